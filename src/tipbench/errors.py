@@ -1,0 +1,97 @@
+"""What can go wrong, as one tree; the class decides the exit code, the message is one clear sentence.
+
+TipbenchError
+├── BadInput            2  something a person wrote: an option, a file, a name
+│   ├── BadSetting         an option's value
+│   ├── SuiteError         a suite's file, with its line
+│   ├── ModelRefused       a model that is missing, too large, or of unknown size
+│   ├── PinConflict        a text changed under an id that an experiment is pinned to
+│   └── NotFound           a run, an experiment, a scenario that is not there
+├── Unavailable         3  something needed cannot be reached or is busy
+│   ├── EngineUnreachable
+│   ├── HostBusy           another collection, or a stranger's model, occupies the host
+│   ├── ModelStuck         a host that will not let go of a model
+│   └── LedgerUnreachable
+├── EngineFailure       1  one call to a model failed; `retryable` says whether asking again may help
+└── CheckFailed         4  a check ran and said no
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TipbenchError(Exception):
+    """The root: `str(error)` is one sentence that names the thing, where it is and what to do."""
+
+    exit_code = 1
+
+
+class BadInput(TipbenchError):
+    exit_code = 2
+
+
+class BadSetting(BadInput):
+    """An option's value; `name` lets the API answer per field."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"--{name.replace('_', '-')}: {message}")
+        self.name = name
+        self.message = message
+
+
+class SuiteError(BadInput):
+    """A suite's file; the message starts with `file:line:` so that editors can jump to it."""
+
+    def __init__(self, path: Path, message: str, *, line: int | None = None) -> None:
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {message}")
+        self.path = path
+        self.line = line
+
+
+class ModelRefused(BadInput):
+    pass
+
+
+class PinConflict(BadInput):
+    pass
+
+
+class NotFound(BadInput):
+    pass
+
+
+class Unavailable(TipbenchError):
+    exit_code = 3
+
+
+class EngineUnreachable(Unavailable):
+    pass
+
+
+class HostBusy(Unavailable):
+    pass
+
+
+class ModelStuck(Unavailable):
+    pass
+
+
+class LedgerUnreachable(Unavailable):
+    pass
+
+
+class EngineFailure(TipbenchError):
+    exit_code = 1
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class CheckFailed(TipbenchError):
+    exit_code = 4

@@ -1,0 +1,279 @@
+"""The nouns that cross stages, and the protocols stages ask for. Frozen; no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+How = Literal["strict", "fenced", "wrapped", "repaired", "lines", "none"]
+Cut = Literal["prompt", "reply"]
+EngineKind = Literal["ollama", "embedded"]
+
+
+def content_hash(value: object) -> str:
+    """The SHA-256 of a value's canonical JSON: the same content gives the same hash on any machine."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model as a host has it. The digest is its identity; the name is for display."""
+
+    name: str
+    digest: str
+    parameters: int | None
+    size_bytes: int
+    family: str = ""
+    quantization: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resident:
+    """A model whose weights are in memory, as `/api/ps` tells it."""
+
+    name: str
+    digest: str
+    size_bytes: int
+    vram_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """The options that reach the model beside its messages; the seed is the cell's own."""
+
+    temperature: float
+    num_ctx: int
+    num_predict: int
+    think: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One (model, prompt version, scenario) and repeat. What determines its output is its key."""
+
+    model: Model
+    prompt_id: str
+    prompt_hash: str
+    scenario_id: str
+    scenario_hash: str
+    n_tips: int
+    sampling: Sampling
+    base_seed: int
+    repeat: int
+
+    @cached_property
+    def key(self) -> str:
+        return content_hash(
+            {
+                "model": self.model.digest,
+                "prompt": self.prompt_hash,
+                "scenario": self.scenario_hash,
+                "n_tips": self.n_tips,
+                "sampling": asdict(self.sampling),
+                "seed": self.base_seed,
+                "repeat": self.repeat,
+            }
+        )[:32]
+
+    @cached_property
+    def seed(self) -> int:
+        """The sampling seed: derived from the key, in the 31 bits that every engine takes."""
+        return int(self.key[:8], 16) & 0x7FFF_FFFF
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    role: Literal["system", "user"]
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatRequest:
+    """What one call sends. `format` is a JSON schema that the reply must follow, or None for free text."""
+
+    model: str
+    messages: Sequence[Message]
+    sampling: Sampling
+    seed: int
+    format: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What came back. `latency_ms` leaves out the time a cold model took to load, which is `load_ms`.
+
+    `cut` says that the text cannot be trusted to be whole: the prompt did not fit the context, or the
+    reply hit its limit.
+    """
+
+    text: str
+    thinking: str = ""
+    cut: Cut | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_ms: float
+    load_ms: float
+    tokens_per_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The candidates found in a reply, and how they were found: the rung of the ladder that held."""
+
+    candidates: tuple[str, ...]
+    how: How
+    format_ok: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    text: str
+    overlong: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """Where a cell was generated: which engine, at which address, in which version."""
+
+    kind: EngineKind
+    url: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellResult:
+    """All there is to know of one cell once the engine is done with it; `error` is None for a success."""
+
+    cell: Cell
+    suite_id: str
+    rubric_id: str
+    rubric_hash: str
+    host: Host
+    messages: tuple[Message, ...]
+    started_ms: int
+    ended_ms: int
+    completion: Completion | None = None
+    reading: Reading | None = None
+    candidates: tuple[Candidate, ...] = ()
+    diversity: float | None = None
+    error: str | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers a run is recorded with; what is not known is left out, never written as zero."""
+        if self.completion is None or self.reading is None:
+            return {}
+        known = {
+            "latency_ms": self.completion.latency_ms,
+            "load_ms": self.completion.load_ms,
+            "prompt_tokens": self.completion.prompt_tokens,
+            "cached_tokens": self.completion.cached_tokens,
+            "output_tokens": self.completion.output_tokens,
+            "tokens_per_s": self.completion.tokens_per_s,
+            "n_candidates": len(self.candidates),
+            "format_ok": int(self.reading.format_ok),
+            "overlong": _share([candidate.overlong for candidate in self.candidates]),
+            "diversity": self.diversity,
+        }
+        return {name: float(value) for name, value in known.items() if value is not None}
+
+
+def _share(flags: Sequence[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """What an experiment was begun with: ids and the hashes of the texts they stood for."""
+
+    suite_id: str
+    rubric_id: str
+    rubric_hash: str
+    rubric_text: str
+    prompts: Mapping[str, str]
+    scenarios: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One cell as the ledger holds it, without its long texts (see `RunTexts`)."""
+
+    run_id: str
+    experiment: str
+    key: str
+    status: Literal["done", "failed"]
+    model: str
+    digest: str
+    parameters: int | None
+    prompt_id: str
+    prompt_hash: str
+    scenario_id: str
+    scenario_hash: str
+    repeat: int
+    n_tips: int
+    suite_id: str
+    rubric_id: str
+    rubric_hash: str
+    host: str
+    how: How
+    cut: Cut | None
+    error: str | None
+    judge_pending: bool
+    started_ms: int
+    metrics: Mapping[str, float]
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTexts:
+    """A run's long texts: the prompt as sent, the reply as it came, the candidates as JSON."""
+
+    prompt: str
+    raw: str
+    candidates: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentSummary:
+    name: str
+    experiment_id: str
+    suite_id: str
+    rubric_id: str
+    done: int
+    failed: int
+    pending: int
+    newest_ms: int | None
+    url: str | None = None
+
+
+class Ledger(Protocol):
+    """Where cells are recorded. Every ledger passes the same conformance suite."""
+
+    @property
+    def uri(self) -> str: ...
+
+    def pin(self, experiment: str, pin: Pin) -> Pin:
+        """Pin the experiment, made if absent, or add new ids to its pin; a changed text is a PinConflict."""
+
+    def pinned(self, experiment: str) -> Pin | None:
+        """The experiment's pin, None where there is no such experiment."""
+
+    def record(self, experiment: str, results: Sequence[CellResult]) -> None:
+        """Record each result once: a key that is there as done stays, one that failed is taken over."""
+
+    def runs(self, experiment: str) -> list[Run]:
+        """All cells of an experiment, one per key, oldest first."""
+
+    def run(self, run_id: str) -> tuple[Run, RunTexts]: ...
+
+    def experiments(self) -> list[ExperimentSummary]: ...
+
+
+Event = Mapping[str, Any]
+Emit = Callable[[Event], None]

@@ -1,0 +1,264 @@
+"""One table of settings: name, type, default, help. The CLI, the API and the docs are all derived from it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import platformdirs
+
+from tipbench.errors import BadSetting
+
+Check = Callable[[Any], str | None]
+
+
+def _setting(
+    default: object,
+    about: str,
+    *,
+    env: str = "",
+    check: Check | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:  # noqa: ANN401 - a dataclass field stands in for a value of any type
+    """A row of the table. `check` returns what is wrong with a value, or None."""
+    return field(default=default, metadata={"help": about, "env": env, "check": check, "choices": choices})
+
+
+def _at_least(least: float, most: float = math.inf) -> Check:
+    def check(value: float) -> str | None:
+        if math.isfinite(value) and least <= value <= most:
+            return None
+        bounds = f"at least {least}" if most == math.inf else f"between {least} and {most}"
+        return f"{value} is not {bounds}"
+
+    return check
+
+
+def _some(values: tuple[str, ...]) -> str | None:
+    if not values:
+        return "names nothing; give one or more names separated by commas"
+    twice = sorted({value for value in values if values.count(value) > 1})
+    return f"{', '.join(twice)} is named twice" if twice else None
+
+
+def _name(value: str) -> str | None:
+    """MLflow takes almost any name; these would break a URL, a file name or a listing."""
+    if re.fullmatch(r"[\w][\w .:@+-]{0,199}", value):
+        return None
+    return f"{value!r} is not a name of letters, digits, spaces and . _ - : @ + (at most 200)"
+
+
+def _url(value: str) -> str | None:
+    if not value:
+        return None
+    try:
+        parts = urlsplit(value)
+        port_ok = parts.port is None or parts.port > 0
+    except ValueError:
+        return f"{value!r} is not an address such as http://localhost:11434"
+    if parts.scheme in {"http", "https"} and parts.hostname and port_ok:
+        return None
+    return f"{value!r} is not an address such as http://localhost:11434"
+
+
+def _duration(value: str) -> str | None:
+    if re.fullmatch(r"0|\d{1,6}(s|m|h)", value):
+        return None
+    return f"{value!r} is not a time such as 90s, 5m or 1h, nor 0 (a model must not stay loaded for ever)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a collection is told. Made by `Settings.of`, which checks every value."""
+
+    models: tuple[str, ...] = _setting(
+        ("qwen2.5:0.5b", "qwen2.5:1.5b", "gemma3:1b", "llama3.2:3b"),
+        "models to bench, separated by commas",
+        check=_some,
+    )
+    prompts: tuple[str, ...] = _setting(
+        ("v1", "v2-mentor", "v3-few-shot"),
+        "prompt versions of the suite, separated by commas; a suite without these uses its own defaults",
+        check=_some,
+    )
+    n_tips: int = _setting(5, "candidates asked for in each cell", check=_at_least(1, 50))
+    n_scenarios: int = _setting(
+        0, "how many of the suite's scenarios, in its order; 0 is all", check=_at_least(0)
+    )
+    temperature: float = _setting(0.7, "sampling temperature", check=_at_least(0, 5))
+    experiment: str = _setting("tip-bench-auto", "the MLflow experiment that holds the cells", check=_name)
+    max_model_b: float = _setting(
+        4.0, "refuse models of more than this many billion parameters", check=_at_least(0.001)
+    )
+    ollama_url: str = _setting(
+        "http://localhost:11434", "the Ollama host to generate on", env="OLLAMA_HOST", check=_url
+    )
+    mlflow_url: str = _setting(
+        "", "an MLflow server; empty is the embedded store", env="MLFLOW_TRACKING_URI", check=None
+    )
+    suite: str = _setting("tip", "what is evaluated: a suite that ships, or the folder of your own")
+    seed: int = _setting(
+        0, "the base seed that every cell's own seed derives from", check=_at_least(0, 2**31 - 1)
+    )
+    repeats: int = _setting(1, "how many times each cell is generated", check=_at_least(1, 100))
+    parallel: int = _setting(
+        1,
+        "requests in flight to the one loaded model; above 1 the same seed may give another text",
+        check=_at_least(1, 64),
+    )
+    diversity: bool = _setting(
+        False, "measure how different a cell's candidates are from each other (lexical)"
+    )
+    engine: str = _setting(
+        "auto",
+        "auto takes Ollama where it answers, else the embedded engine where it has the models",
+        choices=("auto", "ollama", "embedded"),
+    )
+    num_ctx: int = _setting(
+        0, "context length in tokens; 0 is what the suite says", check=_at_least(0, 2**20)
+    )
+    num_predict: int = _setting(
+        0, "longest reply in tokens; 0 is what the suite says", check=_at_least(0, 2**20)
+    )
+    keep_alive: str = _setting(
+        "5m",
+        "how long the host keeps the model after a reply; 0 unloads after every one",
+        check=_duration,
+    )
+    prompt_cache: bool = _setting(
+        False,
+        "let the embedded engine reuse a prompt's beginning: faster, but the same seed may give another text",
+    )
+    timeout: float = _setting(
+        300.0, "seconds without a sign from the engine before a call is retried", check=_at_least(0.1)
+    )
+    retries: int = _setting(
+        3, "how often a failed call is tried again before its cell counts as failed", check=_at_least(0, 20)
+    )
+    mlflow_host_header: str = _setting(
+        "",
+        "the Host header to send to an MLflow server that runs with --allowed-hosts",
+        env="TIPBENCH_MLFLOW_HOST_HEADER",
+    )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Settings:
+        """Settings from loose values (text, numbers, lists); what is absent or None takes its default."""
+        rows = {row.name: row for row in table()}
+        unknown = sorted(set(values) - set(rows))
+        if unknown:
+            raise BadSetting(unknown[0], f"there is no such setting; the settings are {', '.join(rows)}")
+        given = {name: _converted(rows[name], value) for name, value in values.items() if value is not None}
+        return cls(**{name: given.get(name, _fallback(row)) for name, row in rows.items()})
+
+
+def table() -> tuple[Field[Any], ...]:
+    """The rows, in the order in which people are shown them."""
+    return fields(Settings)
+
+
+def default_of(row: Field[Any]) -> Any:  # noqa: ANN401 - a row may be of any type
+    assert row.default is not MISSING  # noqa: S101 - every row is made by _setting
+    return row.default
+
+
+def home() -> Path:
+    """Where tipbench keeps its state: `$TIPBENCH_HOME`, else the platform's usual place."""
+    given = os.environ.get("TIPBENCH_HOME")
+    return Path(given).expanduser() if given else platformdirs.user_state_path("tipbench", appauthor=False)
+
+
+def _fallback(row: Field[Any]) -> Any:  # noqa: ANN401 - a row may be of any type
+    env = row.metadata["env"]
+    text = os.environ.get(env, "") if env else ""
+    return _converted(row, text) if text else default_of(row)
+
+
+def _converted(row: Field[Any], value: object) -> Any:  # noqa: ANN401 - a row may be of any type
+    """The value in the row's type, checked; a BadSetting names the row and what is wrong with it."""
+    default = default_of(row)
+    converted = _CONVERTERS[type(default)](row, value)
+    if row.name == "ollama_url":
+        converted = normal_url(str(converted))
+    choices = row.metadata["choices"]
+    if choices and converted not in choices:
+        raise BadSetting(row.name, f"{converted!r} is not one of {', '.join(choices)}")
+    check = row.metadata["check"]
+    problem = check(converted) if check else None
+    if problem:
+        raise BadSetting(row.name, problem)
+    return converted
+
+
+def _bool(row: Field[Any], value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {
+        "true": True,
+        "1": True,
+        "yes": True,
+        "on": True,
+        "false": False,
+        "0": False,
+        "no": False,
+        "off": False,
+    }
+    if str(value).lower() not in known:
+        raise BadSetting(row.name, f"{value!r} is neither true nor false")
+    return known[str(value).lower()]
+
+
+def _whole(row: Field[Any], value: object) -> int:
+    number = _real(row, value)
+    if not number.is_integer():
+        raise BadSetting(row.name, f"{value!r} is not a whole number")
+    return int(number)
+
+
+def _real(row: Field[Any], value: object) -> float:
+    try:
+        return math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise BadSetting(row.name, f"{value!r} is not a number") from None
+
+
+def _text(row: Field[Any], value: object) -> str:
+    if not isinstance(value, str):
+        raise BadSetting(row.name, f"{value!r} is not text")
+    return value.strip()
+
+
+def _names(row: Field[Any], value: object) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise BadSetting(row.name, f"{value!r} is not a list of names")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+_CONVERTERS: Mapping[type, Callable[[Field[Any], object], Any]] = {
+    bool: _bool,
+    int: _whole,
+    float: _real,
+    str: _text,
+    tuple: _names,
+}
+
+
+def normal_url(value: str) -> str:
+    """An Ollama address as people and `OLLAMA_HOST` write it (`host`, `host:port`, `:port`) as a full URL."""
+    text = value.strip().rstrip("/")
+    if not text:
+        return "http://localhost:11434"
+    if "://" not in text:
+        text = f"http://{'localhost' if text.startswith(':') else ''}{text}"
+        head, _, tail = text.removeprefix("http://").partition("/")
+        if not re.search(r":\d+$", head):
+            text = f"http://{head}:11434{'/' + tail if tail else ''}"
+    # 0.0.0.0 is where a server listens, not where it can be called
+    return text.replace("://0.0.0.0", "://127.0.0.1")
