@@ -4,6 +4,7 @@ TipbenchError
 ├── BadInput            2  something a person wrote: an option, a file, a name
 │   ├── BadSetting         an option's value
 │   ├── SuiteError         a suite's file, with its line
+│   ├── FormulaError       a rubric's composite, with its column
 │   ├── ModelRefused       a model that is missing, too large, or of unknown size
 │   ├── PinConflict        a text changed under an id that an experiment is pinned to
 │   └── NotFound           a run, an experiment, a scenario that is not there
@@ -11,7 +12,9 @@ TipbenchError
 │   ├── EngineUnreachable
 │   ├── HostBusy           another collection, or a stranger's model, occupies the host
 │   ├── ModelStuck         a host that will not let go of a model
-│   └── LedgerUnreachable
+│   ├── LedgerUnreachable
+│   └── SpoolUnusable      the file that holds what is not yet recorded is damaged, or cannot be written
+├── Interrupted       130  somebody pressed Ctrl-C; what was done is kept
 ├── EngineFailure       1  one call to a model failed; `retryable` says whether asking again may help
 └── CheckFailed         4  a check ran and said no
 """
@@ -51,6 +54,17 @@ class SuiteError(BadInput):
         super().__init__(f"{where}: {message}")
         self.path = path
         self.line = line
+        self.message = message
+
+
+class FormulaError(BadInput):
+    """A rubric's composite; line and column count from 1 within the formula's own text."""
+
+    def __init__(self, message: str, *, column: int, line: int = 1) -> None:
+        where = f"line {line}, column {column}" if line > 1 else f"column {column}"
+        super().__init__(f"{message} (at {where})")
+        self.column = column
+        self.line = line
 
 
 class ModelRefused(BadInput):
@@ -85,12 +99,21 @@ class LedgerUnreachable(Unavailable):
     pass
 
 
+class SpoolUnusable(Unavailable):
+    pass
+
+
 class EngineFailure(TipbenchError):
     exit_code = 1
 
-    def __init__(self, message: str, *, retryable: bool) -> None:
+    def __init__(self, message: str, *, retryable: bool, unreachable: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.unreachable = unreachable
+
+
+class Interrupted(TipbenchError):
+    exit_code = 130
 
 
 class CheckFailed(TipbenchError):

@@ -30,6 +30,7 @@ class Model:
     size_bytes: int
     family: str = ""
     quantization: str = ""
+    context_length: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +95,17 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
-    """What one call sends. `format` is a JSON schema that the reply must follow, or None for free text."""
+    """What one call sends. `format` is a JSON schema that the reply must follow, or None for free text.
+
+    `context_length` is not sent: it is the most the model can hold, and bounds what `num_ctx` can mean.
+    """
 
     model: str
     messages: Sequence[Message]
     sampling: Sampling
     seed: int
     format: Mapping[str, Any] | None = None
+    context_length: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,6 +135,15 @@ class Settings:
         False,
         "let the embedded engine reuse a prompt's beginning: faster, but the same seed may give another text",
     )
+    gguf: tuple[str, ...] = _setting(
+        (), "more models for the embedded engine: name=path of a GGUF file, separated by commas"
+    )
+    pull: bool = _setting(False, "let the host download models that it does not have")
+    evict: bool = _setting(False, "unload a model that somebody else has loaded on the host")
+    wait: bool = _setting(False, "when the host is busy with another collection, wait for it")
+    unload_timeout: float = _setting(
+        30.0, "seconds the host may take to let go of a model before that is an error", check=_at_least(0.1)
+    )
     timeout: float = _setting(
         300.0, "seconds without a sign from the engine before a call is retried", check=_at_least(0.1)
     )

@@ -1,0 +1,49 @@
+"""The command line: every command parses, makes one workflow call and prints what came of it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from tipbench.cli import bench, demo, doctor, engine, ledger, suite
+from tipbench.errors import Interrupted, TipbenchError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+EXIT_CODES = """Exit codes: 0 done; 1 some cells failed; 2 bad input; 3 an engine or ledger that is needed
+cannot be reached or is busy; 4 a check ran and said no; 130 interrupted."""
+
+app = typer.Typer(
+    name="tipbench",
+    help="Which small local model and which prompt should I ship? An answer with proof, on your own machine.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+bench.add_to(app)
+ledger.add_to(app)
+doctor.add_to(app)
+demo.add_to(app)
+app.add_typer(suite.app, name="suite")
+app.add_typer(engine.app, name="engine")
+
+
+def main() -> NoReturn:
+    """Run the command; a foreseen error is one sentence on standard error and its own exit code."""
+    signal.signal(signal.SIGINT, _interrupted)
+    try:
+        app()
+    except TipbenchError as error:
+        print(f"tipbench: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(error.exit_code)
+    sys.exit(0)
+
+
+def _interrupted(_signal: int, _frame: FrameType | None) -> None:
+    raise Interrupted("interrupted")

@@ -1,0 +1,29 @@
+"""Where cells are recorded: MLflow, a crash-safe spool in front of it, a read cache behind it.
+
+address       what people write for a ledger, and the part of it that may be shown
+mlflow_store  MLflow in plain values, the one file that imports it
+mlflow_ledger one run per cell, exactly once; shape, pins and chunks say how it looks there
+memory        the same without MLflow
+spool         results that are not recorded yet
+writer        from the spool into the ledgers
+cache         what was read, until its revision changes
+"""
+
+from tipbench.ledger.address import public_uri
+from tipbench.ledger.memory import MemoryLedger
+from tipbench.ledger.mlflow_ledger import MlflowLedger, open_ledger
+from tipbench.ledger.pins import merge_pins
+from tipbench.ledger.spool import Spool
+from tipbench.ledger.writer import DrainReport, drain, follow
+
+__all__ = [
+    "DrainReport",
+    "MemoryLedger",
+    "MlflowLedger",
+    "Spool",
+    "drain",
+    "follow",
+    "merge_pins",
+    "open_ledger",
+    "public_uri",
+]

@@ -1,0 +1,36 @@
+"""Suites: what is evaluated. A rubric, prompt versions and scenarios, in files that a person writes."""
+
+from tipbench.suite.check import check_suite
+from tipbench.suite.create import new_suite
+from tipbench.suite.formula import Formula, parse_formula
+from tipbench.suite.importing import Imported, import_scenarios
+from tipbench.suite.load import SHIPPED, load_suite
+from tipbench.suite.problems import Problem
+from tipbench.suite.prompt import Output, Prompt
+from tipbench.suite.reply import Reply, ReplyKind
+from tipbench.suite.rubric import Flag, Limit, Rubric, Scale
+from tipbench.suite.scenario import Scenario
+from tipbench.suite.suite import Suite, render
+
+__all__ = [
+    "SHIPPED",
+    "Flag",
+    "Formula",
+    "Imported",
+    "Limit",
+    "Output",
+    "Problem",
+    "Prompt",
+    "Reply",
+    "ReplyKind",
+    "Rubric",
+    "Scale",
+    "Scenario",
+    "Suite",
+    "check_suite",
+    "import_scenarios",
+    "load_suite",
+    "new_suite",
+    "parse_formula",
+    "render",
+]

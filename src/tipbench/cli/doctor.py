@@ -1,0 +1,46 @@
+"""`doctor`: what is there, what is missing, what to type."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from tipbench.cli.bench import AsJson
+from tipbench.cli.options import settings_options
+from tipbench.cli.screen import out, print_json
+from tipbench.errors import CheckFailed
+from tipbench.settings import Settings
+from tipbench.workflows.doctor import examine
+
+if TYPE_CHECKING:
+    import typer
+
+    from tipbench.workflows.doctor import Finding
+
+_MARKS = {"ok": "[green]ok[/]  ", "warn": "[yellow]look[/]", "bad": "[red]bad[/] "}
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("doctor")(doctor_command)
+
+
+@settings_options("models", "ollama_url", "mlflow_url", "mlflow_host_header", "max_model_b")
+def doctor_command(*, settings: Settings, as_json: AsJson = False) -> None:
+    """Look at what a collection needs and say what to type. Exits 4 where nothing can be run."""
+    findings = examine(settings)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            _print(finding)
+    bad = [finding.name for finding in findings if finding.state == "bad"]
+    if bad:
+        raise CheckFailed(f"not ready: {', '.join(bad)}")
+
+
+def _print(finding: Finding) -> None:
+    from rich.markup import escape
+
+    out().print(f"{_MARKS[finding.state]} {finding.name:16} {escape(finding.detail)}", soft_wrap=True)
+    if finding.fix:
+        out().print(f"{'':22}→ {escape(finding.fix)}", soft_wrap=True, style="bold")

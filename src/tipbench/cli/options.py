@@ -1,0 +1,84 @@
+"""Command-line options derived from the settings table: help, defaults and checks stand in one place."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tipbench.settings import Settings, default_of, table
+from tipbench.suite import SHIPPED, load_suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from dataclasses import Field
+
+_METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", tuple: "NAME,…"}
+
+
+def settings_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of these settings (all, without names); it is called with `settings`."""
+    rows = [row for row in table() if not names or row.name in names]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "settings"
+        ]
+
+        @functools.wraps(command)
+        def wrapper(**values: Any) -> None:  # noqa: ANN401 - each option has its own type
+            chosen = {row.name: values.pop(row.name) for row in rows}
+            command(settings=Settings.of(chosen), **values)
+
+        parameters = [_parameter(row) for row in rows] + own
+        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return wrapper
+
+    return decorate
+
+
+def _parameter(row: Field[Any]) -> inspect.Parameter:
+    """One option. Its value arrives as text: `Settings.of` converts and checks for every interface."""
+    flag = f"--{row.name.replace('_', '-')}"
+    default = default_of(row)
+    is_flag = isinstance(default, bool)
+    option = typer.Option(
+        *([f"{flag}/--no-{flag[2:]}"] if is_flag else [flag]),
+        help=row.metadata["help"],
+        envvar=row.metadata["env"] or None,
+        metavar=None if is_flag else "|".join(row.metadata["choices"]) or _METAVARS[type(default)],
+        show_default=_shown(default),
+        autocompletion=_completion(row),
+    )
+    kind = bool | None if is_flag else str | None
+    annotation = Annotated[kind, option]  # type: ignore[valid-type]
+    return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _shown(default: object) -> str | bool:
+    if isinstance(default, bool):
+        return "on" if default else False
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def _completion(row: Field[Any]) -> Callable[[str], list[str]] | None:
+    if row.metadata["choices"]:
+        return lambda incomplete: [choice for choice in row.metadata["choices"] if choice.startswith(incomplete)]
+    return _COMPLETIONS.get(row.name)
+
+
+def _complete_suite(incomplete: str) -> list[str]:
+    return [name for name in SHIPPED if name.startswith(incomplete)]
+
+
+def _complete_prompts(incomplete: str) -> list[str]:
+    """The last name of a list separated by commas."""
+    before, comma, last = incomplete.rpartition(",")
+    names = [prompt.id for prompt in load_suite("tip").prompts]
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+_COMPLETIONS = {"suite": _complete_suite, "prompts": _complete_prompts}

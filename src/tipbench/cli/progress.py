@@ -1,0 +1,167 @@
+"""Progress of a collection, from its events: a bar per model on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tipbench.cli.screen import err
+from tipbench.engine.memory import readable
+from tipbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import Progress, TaskID
+
+    from tipbench.records import Emit, Event
+
+
+@contextmanager
+def follow(*, events: str | None, quiet: bool) -> Iterator[Emit]:
+    """A listener for a workflow's events: the screen, and the file of `--events` where one is given."""
+    with ExitStack() as stack:
+        listeners: list[Emit] = []
+        if events is not None:
+            listeners.append(stack.enter_context(_events_file(events)))
+        if not quiet:
+            screen = stack.enter_context(_bars()) if err().is_terminal else _lines
+            listeners.append(screen)
+
+        def emit(event: Event) -> None:
+            for listener in listeners:
+                listener(event)
+
+        yield emit
+
+
+@contextmanager
+def _events_file(path: str) -> Iterator[Emit]:
+    """Each event as one JSON line with its time, written at once so that a reader can follow."""
+    try:
+        file = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by the with below
+    except OSError as error:
+        raise BadInput(f"--events: {path} cannot be written ({error.strerror})") from None
+
+    def write(event: Event) -> None:
+        at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        file.write(json.dumps({"at": at, **event}, ensure_ascii=False) + "\n")
+
+    with file:
+        yield write
+
+
+def _sentence(event: Event) -> str | None:
+    """What is worth a line whether or not there is a bar."""
+    match event["event"]:
+        case "notice":
+            return str(event["message"])
+        case "evict":
+            return f"unloading {event['model']}" + (
+                ", left over from an earlier run" if event["ours"] else ""
+            )
+        case "retry":
+            return f"{event['what']}: {event['error']}; trying again in {event['pause_s']} s"
+        case "model_failed":
+            return f"{event['model']}: {event['error']}; its cells are recorded as failed"
+        case "cell" if event["status"] == "failed":
+            return f"{event['model']} × {event['prompt']} × {event['scenario']} failed: {event['error']}"
+    return None
+
+
+def _lines(event: Event) -> None:
+    sentence = _sentence(event) or _plain(event)
+    if sentence:
+        err().print(sentence, soft_wrap=True, markup=False)
+
+
+def _plain(event: Event) -> str | None:
+    match event["event"]:
+        case "plan":
+            return f"{event['planned']} cells, {event['skipped']} of them done before"
+        case "model_loaded":
+            return f"{event['model']}: loaded in {event['load_s']:.1f} s, {readable(event['bytes'])}"
+        case "model_unloaded":
+            return f"{event['model']}: done and unloaded"
+        case "recording":
+            return f"recording {event['left']} cells"
+    return None
+
+
+@contextmanager
+def _bars() -> Iterator[Emit]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err()) as progress:
+        yield _Bars(progress)
+
+
+class _Bars:
+    """One bar per model; a bar's speed is the mean over its cells, since single cells jump about."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+        self._tokens: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        sentence = _sentence(event)
+        if sentence:
+            self._progress.console.print(sentence, soft_wrap=True, markup=False)
+        handler = getattr(self, f"_on_{event['event']}", None)
+        if handler is not None:
+            handler(event)
+
+    def _task(self, name: str, total: int | None, **fields: Any) -> TaskID:  # noqa: ANN401 - Rich's own signature
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(name, total=total, speed="", **fields)
+        return self._tasks[name]
+
+    def _on_plan(self, event: Event) -> None:
+        for model, cells in event["models"].items():
+            self._task(model, cells, start=False)
+
+    def _on_model_start(self, event: Event) -> None:
+        self._progress.update(self._task(event["model"], event["cells"]), speed="loading")
+
+    def _on_model_loaded(self, event: Event) -> None:
+        task = self._task(event["model"], None)
+        self._progress.start_task(task)
+        self._progress.update(task, speed=readable(event["bytes"]))
+
+    def _on_cell(self, event: Event) -> None:
+        name = event["model"]
+        if event.get("tokens_per_s") and event.get("output_tokens"):
+            self._tokens[name] = self._tokens.get(name, 0) + event["output_tokens"]
+            self._seconds[name] = self._seconds.get(name, 0) + event["output_tokens"] / event["tokens_per_s"]
+        speed = f"{self._tokens[name] / self._seconds[name]:.0f} tok/s" if self._seconds.get(name) else ""
+        self._progress.update(self._task(name, None), advance=1, speed=speed)
+
+    def _on_pull(self, event: Event) -> None:
+        task = self._task(f"pulling {event['model']}", event["total"] or None)
+        self._progress.update(
+            task, completed=event["completed"], total=event["total"] or None, speed=event["status"]
+        )
+
+    def _on_recording(self, event: Event) -> None:
+        task = self._task("recording", event["total"])
+        self._progress.update(task, completed=event["total"] - event["left"])

@@ -1,0 +1,305 @@
+"""A host that speaks Ollama's API, through the official client: what it has, what is loaded, one chat.
+
+Everything the wire can do wrong ends here as an `EngineFailure` that says whether asking again may help.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from tipbench.engine.lock import is_loopback
+from tipbench.errors import EngineFailure, EngineUnreachable
+from tipbench.records import ChatRequest, Completion, Cut, EngineKind, Host, Model, Resident
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    import httpx
+    import ollama
+
+CONNECT_S = 5.0
+_NS_PER_MS = 1e6
+
+
+def full_name(name: str) -> str:
+    """A model's name as Ollama lists it: `llama3.2` is `llama3.2:latest`."""
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+class OllamaHost:
+    """One host. Made by `connect`, which has seen it answer."""
+
+    def __init__(self, host: Host, *, timeout_s: float) -> None:
+        import httpx
+        import ollama
+
+        self.host = host
+        self._client = ollama.AsyncClient(
+            host.url,
+            timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
+            # A proxy set for the outside world must not be asked for the machine's own ports.
+            trust_env=not is_loopback(host.url),
+            event_hooks={"response": [_tap] if host.kind == "embedded" else []},
+        )
+
+    async def close(self) -> None:
+        await self._client.close()  # type: ignore[no-untyped-call]
+
+    async def alive(self) -> bool:
+        """Whether the host answers at all."""
+        try:
+            await self.resident()
+        except EngineFailure as failure:
+            return not failure.unreachable
+        return True
+
+    async def models(self) -> list[Model]:
+        """What is installed, with the size each model is declared to have."""
+        with _wire():
+            listed = (await self._client.list()).models
+        return [await self._described(entry) for entry in listed if entry.model]
+
+    async def model(self, name: str) -> Model | None:
+        """The installed model of that name, or None."""
+        with _wire():
+            listed = (await self._client.list()).models
+        for entry in listed:
+            if entry.model and full_name(entry.model) == full_name(name):
+                return await self._described(entry)
+        return None
+
+    async def _described(self, entry: ollama.ListResponse.Model) -> Model:
+        name = str(entry.model)
+        with _wire():
+            shown = await self._client.show(name)
+        details = shown.details or entry.details
+        info = shown.modelinfo or {}
+        return Model(
+            name=name,
+            digest=(entry.digest or "").removeprefix("sha256:"),
+            parameters=_parameters(info, details.parameter_size if details else None),
+            size_bytes=int(entry.size or 0),
+            family=(details.family if details else None) or "",
+            quantization=(details.quantization_level if details else None) or "",
+            context_length=_positive(info.get(f"{info.get('general.architecture')}.context_length")),
+        )
+
+    async def resident(self) -> list[Resident]:
+        """The models whose weights are in memory now."""
+        with _wire():
+            loaded = (await self._client.ps()).models
+        return [
+            Resident(
+                name=str(entry.name or entry.model or "?"),
+                digest=(entry.digest or "").removeprefix("sha256:"),
+                size_bytes=int(entry.size or 0),
+                vram_bytes=int(entry.size_vram or 0),
+            )
+            for entry in loaded
+        ]
+
+    async def load(self, name: str, *, num_ctx: int, keep_alive: str) -> float:
+        """Load the weights with the context length the cells will ask for; the seconds it took."""
+        started = time.perf_counter()
+        with _wire():
+            reply = await self._client.generate(name, "", options={"num_ctx": num_ctx}, keep_alive=keep_alive)
+        return (reply.load_duration or 0) / 1e9 or time.perf_counter() - started
+
+    async def unload(self, name: str) -> None:
+        """Ask the host to drop the weights. It is gone when `resident` no longer names it, not before."""
+        with _wire():
+            await self._client.generate(name, "", keep_alive=0)
+
+    async def pull(self, name: str) -> AsyncIterator[tuple[str, int, int]]:
+        """Download a model; yields (what is going on, bytes so far, bytes in all)."""
+        with _wire():
+            async for part in await self._client.pull(name, stream=True):
+                yield part.status or "", int(part.completed or 0), int(part.total or 0)
+
+    async def chat(self, request: ChatRequest, *, keep_alive: str) -> Completion:
+        """One call. Streamed, so that a host that falls silent is noticed and a torn reply is seen as one."""
+        started = time.perf_counter()
+        tail = bytearray()
+        _TAIL.set(tail)
+        with _wire():
+            stream = await self._client.chat(
+                request.model,
+                [{"role": m.role, "content": m.content} for m in request.messages],
+                stream=True,
+                think=request.sampling.think,
+                format=dict(request.format) if request.format is not None else None,
+                options=_options(request),
+                keep_alive=_keep_alive(keep_alive),
+            )
+            parts = [part async for part in stream]
+        if not parts or not parts[-1].done:
+            raise EngineFailure("the reply broke off before its end", retryable=True)
+        wall_ms = (time.perf_counter() - started) * 1000
+        return _completion(parts, request=request, wall_ms=wall_ms, cached_tokens=_cached_tokens(tail))
+
+
+async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost:
+    """The host at that address, once it has answered; EngineUnreachable where nothing does."""
+    import httpx
+
+    try:
+        async with httpx.AsyncClient(timeout=CONNECT_S, trust_env=not is_loopback(url)) as client:
+            reply = await client.get(f"{url}/api/version")
+            version = str(reply.json()["version"]) if reply.is_success else "unknown"
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        reason = str(error) or type(error).__name__
+        raise EngineUnreachable(
+            f"no Ollama answers at {url} ({reason}); start it with `ollama serve`"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise EngineUnreachable(f"what answers at {url} is not Ollama; check --ollama-url") from None
+    return OllamaHost(Host(kind=kind, url=url, version=version), timeout_s=timeout_s)
+
+
+@contextmanager
+def _wire() -> Iterator[None]:
+    """Turn whatever the client, the connection or a malformed reply raises into an EngineFailure."""
+    import httpx
+    import ollama
+
+    try:
+        yield
+    except ollama.ResponseError as error:
+        raise _refusal(error) from None
+    except (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError):
+        raise EngineFailure("the host cannot be reached", retryable=True, unreachable=True) from None
+    except httpx.TimeoutException:
+        raise EngineFailure("the host gave no sign for too long", retryable=True) from None
+    except (httpx.HTTPError, httpx.StreamError, OSError) as error:
+        raise EngineFailure(f"the connection broke ({type(error).__name__})", retryable=True) from None
+    except (ValueError, AttributeError, TypeError) as error:
+        # The client reads a reply's fields before it has checked that the reply is an object.
+        first = str(error).partition("\n")[0]
+        raise EngineFailure(f"the reply is not what Ollama sends ({first})", retryable=True) from None
+
+
+def _refusal(error: ollama.ResponseError) -> EngineFailure:
+    status = error.status_code
+    asked_wrong = 400 <= status < 500 and status not in {408, 429}
+    said = str(error.error).strip()[:500] or "an error without a word"
+    words = f"the host says: {said}" if status < 0 else f"the host answers {status}: {said}"
+    return EngineFailure(words, retryable=not asked_wrong)
+
+
+def _options(request: ChatRequest) -> Mapping[str, Any]:
+    return {
+        "temperature": request.sampling.temperature,
+        "seed": request.seed,
+        "num_ctx": request.sampling.num_ctx,
+        "num_predict": request.sampling.num_predict,
+    }
+
+
+def _keep_alive(text: str) -> str | int:
+    """Ollama takes `5m`; a bare zero it takes as a number."""
+    return 0 if text == "0" else text
+
+
+def _completion(
+    parts: list[ollama.ChatResponse], *, request: ChatRequest, wall_ms: float, cached_tokens: int | None
+) -> Completion:
+    last = parts[-1]
+    load_ms = (last.load_duration or 0) / _NS_PER_MS
+    total_ms = (last.total_duration or 0) / _NS_PER_MS or wall_ms
+    seconds = (last.eval_duration or 0) / 1e9
+    return Completion(
+        text=storable("".join(part.message.content or "" for part in parts)),
+        thinking=storable("".join(part.message.thinking or "" for part in parts)),
+        cut=_cut(last, request),
+        prompt_tokens=last.prompt_eval_count,
+        cached_tokens=cached_tokens,
+        output_tokens=last.eval_count,
+        latency_ms=max(0.0, total_ms - load_ms),
+        load_ms=load_ms,
+        tokens_per_s=last.eval_count / seconds if last.eval_count and seconds > 0 else None,
+    )
+
+
+def _cut(last: ollama.ChatResponse, request: ChatRequest) -> Cut | None:
+    """Ollama drops what does not fit the context without a word: a prompt that fills it was cut."""
+    room = min(request.sampling.num_ctx, request.context_length or request.sampling.num_ctx)
+    if (last.prompt_eval_count or 0) >= room:
+        return "prompt"
+    unsaid = last.done_reason is None and (last.eval_count or 0) >= request.sampling.num_predict
+    return "reply" if last.done_reason == "length" or unsaid else None
+
+
+def storable(text: str) -> str:
+    """The text with what no database takes (NUL, half a surrogate pair) replaced by U+FFFD."""
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\x00", "\ufffd")
+
+
+def _parameters(info: Mapping[str, Any], declared: str | None) -> int | None:
+    """The exact count, unless the rounded size beside it is clearly larger: then the host is in doubt."""
+    count, rounded = _positive(info.get("general.parameter_count")), _from_size(declared)
+    if count and rounded and rounded < 1.05 * count:
+        return count
+    return max(filter(None, (count, rounded)), default=None)
+
+
+def _positive(value: object) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and value > 0 else None
+
+
+def _from_size(text: str | None) -> int | None:
+    """`494.03M` or `1.5B` as a number."""
+    match = re.fullmatch(r"\s*([\d.]+)\s*([KMBT])\s*", text or "", re.IGNORECASE)
+    if match is None or match[1].count(".") > 1 or match[1] == ".":
+        return None
+    scale = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}[match[2].upper()]
+    return round(float(match[1]) * scale) or None
+
+
+# The client's types leave out the field in which the embedded engine tells how many of a prompt's tokens
+# came from its cache, so the end of each reply is kept aside and read once more.
+_TAIL: ContextVar[bytearray | None] = ContextVar("_TAIL", default=None)
+_TAIL_BYTES = 4096
+
+
+async def _tap(response: httpx.Response) -> None:
+    import httpx
+
+    tail = _TAIL.get()
+    if tail is None or not isinstance(response.stream, httpx.AsyncByteStream):
+        return
+    response.stream = _tapped(response.stream, tail)
+
+
+def _tapped(stream: httpx.AsyncByteStream, tail: bytearray) -> httpx.AsyncByteStream:
+    import httpx
+
+    class Tapped(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for chunk in stream:
+                tail.extend(chunk)
+                del tail[:-_TAIL_BYTES]
+                yield chunk
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Tapped()
+
+
+def _cached_tokens(tail: bytearray) -> int | None:
+    """What the last line of the reply says of its cache; None where it says nothing."""
+    lines = bytes(tail).strip().splitlines()
+    try:
+        return _count(json.loads(lines[-1]).get("prompt_cached_count")) if lines else None
+    except (ValueError, AttributeError):
+        return None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,168 @@
+"""One model's weights at a time on a host: make room, load, watch, unload, see it gone.
+
+What is claimed of it (`Tally`) was seen through `/api/ps`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tipbench.engine.memory import free_bytes, needed_bytes, readable
+from tipbench.engine.ollama import full_name
+from tipbench.errors import EngineFailure, HostBusy, ModelStuck
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from tipbench.engine.lock import HostLock
+    from tipbench.engine.ollama import OllamaHost
+    from tipbench.records import Emit, Model, Resident
+
+WATCH_EVERY_S = 1.0
+_ASK_AGAIN_S = 5.0
+
+
+@dataclass(kw_only=True)
+class ModelTally:
+    """What was seen of one model."""
+
+    model: Model
+    loads: int = 0
+    load_s: float = 0.0
+    peak_bytes: int = 0
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What was seen of the host's memory while we used it."""
+
+    models: dict[str, ModelTally] = field(default_factory=dict)
+    max_resident: int = 0
+    seen: frozenset[str] | None = None
+
+    def observe(self, resident: Sequence[Resident]) -> None:
+        """Count a load for every model of ours that is there now and was not a moment ago."""
+        before = self.seen
+        self.seen = frozenset(entry.digest for entry in resident)
+        self.max_resident = max(self.max_resident, len(resident))
+        for entry in resident:
+            mine = self.models.get(entry.digest)
+            if mine is not None:
+                mine.loads += before is not None and entry.digest not in before
+                mine.peak_bytes = max(mine.peak_bytes, entry.size_bytes)
+
+
+class Residency:
+    """Keeps the rule on one host, under that host's lock."""
+
+    def __init__(
+        self,
+        host: OllamaHost,
+        *,
+        lock: HostLock,
+        models: Sequence[Model],
+        evict: bool,
+        check_memory: bool,
+        gone_within_s: float,
+        emit: Emit,
+    ) -> None:
+        self._host = host
+        self._lock = lock
+        self._evict = evict
+        self._check_memory = check_memory
+        self._gone_within_s = gone_within_s
+        self._emit = emit
+        self.tally = Tally(models={model.digest: ModelTally(model=model) for model in models})
+
+    async def make_room(self, wanted: Model) -> None:
+        """Leave nothing in memory but the wanted model itself, where a killed run of ours left it there."""
+        leftover = self._lock.leftover
+        for entry in await self._resident():
+            ours = leftover is not None and entry.digest == leftover.digest
+            if ours and entry.digest == wanted.digest:
+                continue
+            if not ours and not self._evict:
+                raise HostBusy(
+                    f"{entry.name} ({readable(entry.size_bytes)}) is loaded on {self._host.host.url} but not "
+                    f"by tipbench; unload it with `ollama stop {entry.name}`, or pass --evict"
+                )
+            self._emit({"event": "evict", "model": entry.name, "ours": ours})
+            await self.unload(entry.name, entry.digest)
+
+    def check_memory(self, model: Model, *, num_ctx: int) -> None:
+        """Refuse to load what does not fit; a model that is there already has shown that it does."""
+        if not self._check_memory or model.digest in (self.tally.seen or ()):
+            return
+        needs, free = needed_bytes(model, num_ctx=num_ctx), free_bytes()
+        if needs > free:
+            raise EngineFailure(
+                f"{model.name} needs about {readable(needs)} of memory and {readable(free)} is free; "
+                "close something, or choose a smaller model",
+                retryable=False,
+            )
+
+    async def load(self, model: Model, *, num_ctx: int, keep_alive: str) -> None:
+        """Load it, after writing down in the lock file that what is loaded is ours."""
+        self._lock.note(model=model.name, digest=model.digest)
+        seconds = await self._host.load(model.name, num_ctx=num_ctx, keep_alive=keep_alive)
+        resident = await self._resident()
+        self.tally.models[model.digest].load_s += seconds
+        size = sum(entry.size_bytes for entry in resident if entry.digest == model.digest)
+        self._emit({"event": "model_loaded", "model": model.name, "load_s": round(seconds, 3), "bytes": size})
+
+    async def release(self, model: Model) -> None:
+        """Unload and see it gone. Where the host cannot be asked, the lock file goes on naming the model."""
+        with suppress(EngineFailure):
+            await self.unload(model.name, model.digest)
+            self._lock.note(model=None, digest=None)
+            self._emit({"event": "model_unloaded", "model": model.name})
+
+    async def unload(self, name: str, digest: str) -> None:
+        """Ask, then look until it is gone; a host that will not let go is an error."""
+        started = asked = time.monotonic()
+        pause = 0.02
+        while any(_is(entry, name, digest) for entry in await self._resident()):
+            now = time.monotonic()
+            if now - started > self._gone_within_s:
+                raise ModelStuck(
+                    f"{self._host.host.url} still holds {name} {self._gone_within_s:.0f} s after being told "
+                    "to unload it; restart Ollama, then run the same command again"
+                )
+            if asked == started or now - asked > _ASK_AGAIN_S:
+                asked = now
+                await self._host.unload(name)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Look at `/api/ps` once a second while calls are made."""
+        watcher = asyncio.create_task(self._keep_watching())
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+
+    async def _keep_watching(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            with suppress(EngineFailure):
+                resident = await self._resident()
+                names = [entry.name for entry in resident]
+                total = sum(entry.size_bytes for entry in resident)
+                self._emit({"event": "resident", "models": names, "bytes": total})
+
+    async def _resident(self) -> list[Resident]:
+        resident = await self._host.resident()
+        self.tally.observe(resident)
+        return resident
+
+
+def _is(entry: Resident, name: str, digest: str) -> bool:
+    return entry.digest == digest if entry.digest and digest else full_name(entry.name) == full_name(name)

@@ -1,0 +1,98 @@
+"""What was read of an experiment, kept until its revision changes: reading 3000 runs anew takes seconds.
+
+A cache is a convenience: whatever is wrong with its file, the ledger is read instead.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tipbench.ledger.codec import runs_from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tipbench.records import Run
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS snapshot_1 (
+    ledger TEXT, experiment TEXT, revision TEXT, runs TEXT,
+    done INTEGER, failed INTEGER, pending INTEGER, newest_ms INTEGER,
+    PRIMARY KEY (ledger, experiment)
+)"""
+_KEEP = "INSERT OR REPLACE INTO snapshot_1 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_WHERE = "FROM snapshot_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How many cells are done, have failed, and wait for a judge."""
+
+    done: int
+    failed: int
+    pending: int
+    newest_ms: int | None
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Counts:
+        done = sum(run.status == "done" for run in runs)
+        return cls(
+            done=done,
+            failed=len(runs) - done,
+            pending=sum(run.judge_pending for run in runs),
+            newest_ms=max((run.started_ms for run in runs), default=None),
+        )
+
+
+class Cache:
+    """Snapshots by ledger and experiment. `revision` is what the ledger says now; empty is never cached."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def runs(self, ledger: str, experiment_id: str, revision: str) -> list[Run] | None:
+        row = self._row(f"SELECT runs {_WHERE}", ledger, experiment_id, revision)
+        try:
+            return runs_from_json(row[0]) if row else None
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def counts(self, ledger: str, experiment_id: str, revision: str) -> Counts | None:
+        row = self._row(f"SELECT done, failed, pending, newest_ms {_WHERE}", ledger, experiment_id, revision)
+        if row is None:
+            return None
+        done, failed, pending, newest_ms = row
+        return Counts(done=done, failed=failed, pending=pending, newest_ms=newest_ms)
+
+    def keep(self, ledger: str, experiment_id: str, revision: str, runs: Sequence[Run]) -> None:
+        if not revision:
+            return
+        counts = Counts.of(runs)
+        numbers = (counts.done, counts.failed, counts.pending, counts.newest_ms)
+        try:
+            with closing(self._opened()) as db, db:
+                db.execute(_KEEP, (ledger, experiment_id, revision, to_json(list(runs)), *numbers))
+        except (OSError, sqlite3.Error):
+            return
+
+    def _row(self, query: str, ledger: str, experiment_id: str, revision: str) -> tuple[Any, ...] | None:
+        if not revision or not self._path.exists():
+            return None
+        try:
+            with closing(self._opened()) as db:
+                row: tuple[Any, ...] | None = db.execute(query, (ledger, experiment_id, revision)).fetchone()
+        except (OSError, sqlite3.Error):
+            return None
+        return row
+
+    def _opened(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self._path, timeout=1)
+        # after a power cut a lost or broken cache is read anew: no need to wait for the disk
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute(_SCHEMA)
+        return db

@@ -1,0 +1,50 @@
+"""Locks between processes. The system lets go of one when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tipbench.errors import LedgerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_LOOK_EVERY_S = 0.05
+
+
+@contextmanager
+def file_lock(path: Path, *, patience_s: float) -> Iterator[bool]:
+    """Hold the lock for the block; False where another process held it for all of `patience_s`."""
+    handle = _opened(path)
+    try:
+        yield _taken(handle, deadline=time.monotonic() + patience_s)
+    finally:
+        os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise LedgerUnreachable(
+            f"{path} cannot be written ({error.strerror}); "
+            "set TIPBENCH_HOME to a folder that you may write to"
+        ) from None
+
+
+def _taken(handle: int, *, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_EVERY_S)
+        else:
+            return True

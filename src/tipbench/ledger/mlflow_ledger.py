@@ -1,0 +1,254 @@
+"""Cells in MLflow: one run per cell, recorded once, read in bulk."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from tipbench.errors import BadInput, LedgerUnreachable, NotFound
+from tipbench.ledger import pins, shape
+from tipbench.ledger.address import parse_address
+from tipbench.ledger.cache import Cache, Counts
+from tipbench.ledger.chunks import Damaged
+from tipbench.ledger.mlflow_store import Store
+from tipbench.records import ExperimentSummary, RunTexts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tipbench.ledger.mlflow_store import ExperimentRow
+    from tipbench.ledger.shape import Row
+    from tipbench.records import CellResult, Pin, Run
+
+REVISION = "tipbench.revision"
+_PROMPT_HASH = "tipbench.prompt_hash"
+
+
+def open_ledger(uri: str, *, home: Path, host_header: str = "") -> MlflowLedger:
+    """The ledger at an address; empty is the embedded store in `home`. Nothing is opened until it is used."""
+    store = Store(parse_address(uri, home=home), home=home, host_header=host_header)
+    return MlflowLedger(store, cache=Cache(home / "cache.db"))
+
+
+class MlflowLedger:
+    """A run that is not ended was left half-written: it does not count, and the next try completes it."""
+
+    def __init__(self, store: Store, *, cache: Cache) -> None:
+        self._store = store
+        self._cache = cache
+
+    @property
+    def uri(self) -> str:
+        """The address without credentials."""
+        return self._store.address.public
+
+    def pin(self, experiment: str, pin: Pin) -> Pin:
+        found = self._experiment(experiment)
+        if found is None:
+            parts, pointer = pins.pin_tags(pin)
+            self._store.create_experiment(experiment, parts | pointer | _new_revision())
+            found = self._existing(experiment)
+        held = pins.pin_from_tags(experiment, found.tags)
+        merged = pins.merge_pins(experiment, held, pin) if held else pin
+        if merged != held:
+            self._write_pin(found, merged)
+        return merged
+
+    def _write_pin(self, found: ExperimentRow, pin: Pin) -> None:
+        parts, pointer = pins.pin_tags(pin)
+        new = {name: value for name, value in parts.items() if name not in found.tags}
+        for name, value in (new | pointer | _new_revision()).items():
+            self._store.tag_experiment(found.experiment_id, name, value)
+        written = self._existing(found.name)
+        if pins.pin_from_tags(found.name, written.tags) is None:
+            raise LedgerUnreachable(f"{self.uri} did not keep the pin of {found.name!r}; try again")
+        for name in pins.stale_parts(written.tags, pin):
+            self._store.untag_experiment(found.experiment_id, name)
+
+    def pinned(self, experiment: str) -> Pin | None:
+        found = self._experiment(experiment)
+        return pins.pin_from_tags(experiment, found.tags) if found else None
+
+    def record(self, experiment: str, results: Sequence[CellResult]) -> None:
+        """Each result once. A run ends only after what was written to it has been read back and compared."""
+        found = self._existing(experiment)
+        written: dict[str, tuple[CellResult, Mapping[str, str]]] = {}
+        for result in shape.settled(results):
+            row = self._row_for(found.experiment_id, result)
+            if row is not None:
+                written[row.run_id] = (result, self._write(row, result))
+        self._check(found, {run_id: tags for run_id, (_, tags) in written.items()})
+        for run_id, (result, _) in written.items():
+            self._store.end(run_id, failed=result.error is not None, ended_ms=result.ended_ms)
+        self._touch(found)
+
+    def _row_for(self, experiment_id: str, result: CellResult) -> Row | None:
+        """The run to write a result to: the one its key has, else a new one; None where it is done."""
+        key = result.cell.key
+        rows = self._store.cells_with_key(experiment_id, key)
+        if any(row.status == "FINISHED" for row in rows):
+            return None
+        if rows:
+            return self._taken_over(next((row for row in rows if not row.is_complete), rows[0]), result)
+        return self._store.create_run(
+            experiment_id,
+            key=key,
+            name=shape.run_name(result),
+            started_ms=result.started_ms,
+            tags=shape.tags_of(result),
+        )
+
+    def _taken_over(self, row: Row, result: CellResult) -> Row:
+        """The same run, open again and rid of what the earlier try said of itself."""
+        if row.is_complete:
+            self._store.reopen(row.run_id)
+        tags = shape.tags_of(result)
+        for name in row.tags:
+            if name.startswith(("tipbench.", "artifact:")) and name not in tags:
+                self._store.untag(row.run_id, name)
+        self._store.write_tags(row.run_id, tags)
+        return row
+
+    def _write(self, row: Row, result: CellResult) -> Mapping[str, str]:
+        """Write all there is to a run; the tags that must be found there."""
+        params = shape.params_of(result)
+        # A param cannot change: of a model known by two names, the first one stays.
+        new = {name: value for name, value in params.items() if name not in row.params}
+        self._store.write_params(row.run_id, new, shape.metrics_of(result), at_ms=result.ended_ms)
+        tags = shape.tags_of(result)
+        texts = shape.texts_of(result)
+        if not self._store.put_texts(row, texts):
+            more = shape.text_tags(texts)
+            self._store.write_tags(row.run_id, more)
+            tags |= more
+        return tags
+
+    def _check(self, found: ExperimentRow, written: Mapping[str, Mapping[str, str]]) -> None:
+        rows = {row.run_id: row for row in self._store.rows(found.experiment_id, list(written))}
+        for run_id, tags in written.items():
+            there = rows[run_id].tags if run_id in rows else {}
+            lost = [name for name, value in tags.items() if there.get(name) != value]
+            if lost:
+                raise LedgerUnreachable(
+                    f"{self.uri} did not keep the tag {lost[0]!r} of run {run_id} as it was written; "
+                    "see whether the server cuts long values, then try again"
+                )
+
+    def _touch(self, found: ExperimentRow) -> None:
+        for name, value in _new_revision().items():
+            self._store.tag_experiment(found.experiment_id, name, value)
+
+    def runs(self, experiment: str) -> list[Run]:
+        found = self._experiment(experiment)
+        return self._runs(found) if found else []
+
+    def _runs(self, found: ExperimentRow) -> list[Run]:
+        """From the cache while the revision stands. It was read before the rows, so it is never too new."""
+        revision = found.tags.get(REVISION, "")
+        cached = self._cache.runs(self.uri, found.experiment_id, revision)
+        if cached is not None:
+            return cached
+        rows = self._store.cells(found.experiment_id)
+        runs = shape.one_per_key(self._run(row, found.name) for row in rows if row.is_complete)
+        self._cache.keep(self.uri, found.experiment_id, revision, runs)
+        return runs
+
+    def _run(self, row: Row, experiment: str) -> Run:
+        return shape.run_of(row, experiment=experiment, candidates=self._text(row, shape.CANDIDATES))
+
+    def _text(self, row: Row, name: str) -> str:
+        """A long text, from tags or artifact; the empty one where the run never had it."""
+        try:
+            text = shape.text_from_tags(row, name)
+        except Damaged:
+            text = None
+        if text is None:
+            text = self._store.get_text(row, name)
+        if text is None:
+            raise BadInput(
+                f"{name} of run {row.run_id} is neither in its tags nor at {row.artifact_uri}; "
+                "restore it there, or delete the run in MLflow and collect again"
+            )
+        return text
+
+    def run(self, run_id: str) -> tuple[Run, RunTexts]:
+        """A run by its id, by the beginning of it (6 characters or more), or by its cell's key."""
+        row, experiment = self._one(run_id.strip().lower())
+        texts = {name: self._text(row, name) for name in (shape.PROMPT, shape.RAW, shape.CANDIDATES)}
+        run = shape.run_of(row, experiment=experiment, candidates=texts[shape.CANDIDATES])
+        return run, RunTexts(
+            prompt=texts[shape.PROMPT], raw=texts[shape.RAW], candidates=texts[shape.CANDIDATES]
+        )
+
+    def _one(self, text: str) -> tuple[Row, str]:
+        if not re.fullmatch(r"[0-9a-z]{6,64}", text):
+            raise NotFound(f"{text!r} is not a run's id; give at least its first 6 characters")
+        names = {found.experiment_id: found.name for found in self._store.experiments(tag=pins.TAG)}
+        rows = [row for row in self._store.cells_like(list(names), text) if row.is_complete]
+        if len(rows) > 1:
+            some = ", ".join(f"{row.run_id} in {names[row.experiment_id]!r}" for row in rows[:3])
+            raise NotFound(f"{len(rows)} runs begin with {text!r} ({some}, …); give more of the id")
+        if not rows:
+            raise NotFound(
+                f"there is no run {text!r} at {self.uri}; `tipbench experiments` lists what is there"
+            )
+        return rows[0], names[rows[0].experiment_id]
+
+    def experiments(self) -> list[ExperimentSummary]:
+        found = [self._summary(row) for row in self._store.experiments(tag=pins.TAG)]
+        return sorted(found, key=lambda summary: (-(summary.newest_ms or 0), summary.name))
+
+    def _summary(self, found: ExperimentRow) -> ExperimentSummary:
+        revision = found.tags.get(REVISION, "")
+        counts = self._cache.counts(self.uri, found.experiment_id, revision)
+        counts = counts or Counts.of(self._runs(found))
+        head = pins.pin_head(found.tags) or {}
+        return ExperimentSummary(
+            name=found.name,
+            experiment_id=found.experiment_id,
+            suite_id=head.get("suite_id", ""),
+            rubric_id=head.get("rubric_id", ""),
+            done=counts.done,
+            failed=counts.failed,
+            pending=counts.pending,
+            newest_ms=counts.newest_ms,
+            url=self._page(found.experiment_id),
+        )
+
+    def _page(self, experiment_id: str) -> str | None:
+        return f"{self.uri}/#/experiments/{experiment_id}" if self._store.address.is_server else None
+
+    def register_prompts(self, suite_id: str, prompts: Mapping[str, tuple[str, str]]) -> None:
+        """Put prompts (id → hash, template) in MLflow's prompt registry, each text once.
+
+        A store whose registry cannot be used goes without: the prompts as sent are with every run.
+        """
+        for prompt_id, (prompt_hash, template) in prompts.items():
+            name = re.sub(r"[^\w.-]", "_", f"tipbench.{suite_id}.{prompt_id}", flags=re.ASCII)
+            try:
+                if prompt_hash not in self._store.prompt_tags(name, tag=_PROMPT_HASH):
+                    self._store.register_prompt(name, template, {_PROMPT_HASH: prompt_hash})
+            except (BadInput, LedgerUnreachable):
+                return
+
+    def _experiment(self, name: str) -> ExperimentRow | None:
+        found = self._store.experiment(name)
+        if found is not None and found.deleted:
+            raise BadInput(
+                f"experiment {name!r} was deleted at {self.uri}: restore it with `mlflow experiments restore "
+                f"--experiment-id {found.experiment_id}`, or use another name"
+            )
+        return found
+
+    def _existing(self, name: str) -> ExperimentRow:
+        found = self._experiment(name)
+        if found is None:
+            raise NotFound(f"there is no experiment {name!r} at {self.uri}; it is made by being pinned")
+        return found
+
+
+def _new_revision() -> dict[str, str]:
+    """A word never used before: two writers that counted up could arrive at the same number."""
+    return {REVISION: uuid.uuid4().hex}

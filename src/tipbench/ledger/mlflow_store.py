@@ -1,0 +1,358 @@
+"""MLflow, in plain values: the one file that imports it. Every error that leaves here is one of ours."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import warnings
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tipbench.errors import BadInput, LedgerUnreachable, NotFound
+from tipbench.ledger import artifact_files
+from tipbench.ledger.chunks import batches
+from tipbench.ledger.database import ready_database
+from tipbench.ledger.faults import code_of, fault, is_transient, not_mlflow
+from tipbench.ledger.shape import KEY, KIND, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tipbench.ledger.address import Address
+
+T = TypeVar("T")
+
+# Retries are ours alone: MLflow's own would repeat a `create run` whose first try had come through.
+_ALWAYS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
+}
+_UNLESS_SET = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "20", "GIT_PYTHON_REFRESH": "quiet"}
+_PAUSES_S = (0.2, 0.8)
+_PAGE = 500
+
+_host_header: ContextVar[str] = ContextVar("tipbench_mlflow_host_header", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentRow:
+    experiment_id: str
+    name: str
+    deleted: bool
+    tags: Mapping[str, str]
+
+
+class Store:
+    """One MLflow store, opened on first use. Calls that fail for a moment are tried again."""
+
+    def __init__(self, address: Address, *, home: Path, host_header: str = "") -> None:
+        self.address = address
+        self._artifacts = home.expanduser().absolute() / "artifacts"
+        self._host_header = host_header
+
+    def experiment(self, name: str) -> ExperimentRow | None:
+        found = self._call(lambda client: client.get_experiment_by_name(name))
+        return self._experiment_row(found) if found is not None else None
+
+    def experiments(self, *, tag: str) -> list[ExperimentRow]:
+        """The experiments that have the tag, whatever its value."""
+        where = f"tags.`{tag}` LIKE '%'"
+        found = self._pages(
+            lambda client, token: client.search_experiments(
+                filter_string=where, max_results=_PAGE, page_token=token
+            )
+        )
+        return [self._experiment_row(experiment) for experiment in found]
+
+    def create_experiment(self, name: str, tags: Mapping[str, str]) -> None:
+        """Make the experiment with its tags, in one step; nothing where it is there already."""
+        place = None if self.address.is_server else self._artifacts.as_uri()
+
+        def create(client: Any) -> None:  # noqa: ANN401 - MLflow's client
+            try:
+                client.create_experiment(name, artifact_location=place, tags=dict(tags))
+            except _mlflow().MlflowException as error:
+                if code_of(error) != "RESOURCE_ALREADY_EXISTS":
+                    raise
+
+        self._call(create)
+
+    def tag_experiment(self, experiment_id: str, name: str, value: str) -> None:
+        self._call(lambda client: client.set_experiment_tag(experiment_id, name, value))
+
+    def untag_experiment(self, experiment_id: str, name: str) -> None:
+        self._call(lambda client: client.delete_experiment_tag(experiment_id, name))
+
+    def cells(self, experiment_id: str) -> list[Row]:
+        """All cells of an experiment, complete or not."""
+        return self._search([experiment_id], f"tags.`{KIND}` = 'cell'")
+
+    def cells_with_key(self, experiment_id: str, key: str) -> list[Row]:
+        return self._search([experiment_id], f"tags.`{KEY}` = '{key}'")
+
+    def cells_like(self, experiment_ids: Sequence[str], start: str) -> list[Row]:
+        """The cells whose run id, or else whose key, begins with `start` (letters and digits only)."""
+        is_cell = f"tags.`{KIND}` = 'cell'"
+        by_id = self._search(experiment_ids, f"attributes.run_id LIKE '{start}%' AND {is_cell}")
+        return by_id or self._search(experiment_ids, f"tags.`{KEY}` LIKE '{start}%' AND {is_cell}")
+
+    def rows(self, experiment_id: str, run_ids: Sequence[str]) -> list[Row]:
+        names = ", ".join(f"'{run_id}'" for run_id in run_ids)
+        return self._search([experiment_id], f"attributes.run_id IN ({names})") if run_ids else []
+
+    def create_run(
+        self, experiment_id: str, *, key: str, name: str, started_ms: int, tags: Mapping[str, str]
+    ) -> Row:
+        """Begin a cell's run, its key with it. Where an answer got lost, the run that was made is found."""
+
+        def made() -> Row | None:
+            return next(iter(self.cells_with_key(experiment_id, key)), None)
+
+        first, *rest = batches(tags)
+        row = self._call(
+            lambda client: _row(
+                client.create_run(experiment_id, start_time=started_ms, tags=first, run_name=name)
+            ),
+            perhaps_done=made,
+        )
+        for batch in rest:
+            self._write_batch(row.run_id, batch)
+        return row
+
+    def write_params(
+        self, run_id: str, params: Mapping[str, str], metrics: Mapping[str, float], *, at_ms: int
+    ) -> None:
+        entities = _mlflow().entities
+        numbers = [entities.Metric(name, value, at_ms, 0) for name, value in metrics.items()]
+        texts = [entities.Param(name, value) for name, value in params.items()]
+        self._call(lambda client: client.log_batch(run_id, metrics=numbers, params=texts))
+
+    def write_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        for batch in batches(tags):
+            self._write_batch(run_id, batch)
+
+    def _write_batch(self, run_id: str, tags: Mapping[str, str]) -> None:
+        every = [_mlflow().entities.RunTag(name, value) for name, value in tags.items()]
+        self._call(lambda client: client.log_batch(run_id, tags=every))
+
+    def untag(self, run_id: str, name: str) -> None:
+        self._call(lambda client: client.delete_tag(run_id, name))
+
+    def reopen(self, run_id: str) -> None:
+        self._call(lambda client: client.update_run(run_id, status="RUNNING"))
+
+    def end(self, run_id: str, *, failed: bool, ended_ms: int) -> None:
+        status = "FAILED" if failed else "FINISHED"
+        self._call(lambda client: client.set_terminated(run_id, status=status, end_time=ended_ms))
+
+    def put_texts(self, row: Row, texts: Mapping[str, str]) -> bool:
+        """Keep the texts as artifacts; False where the run's artifacts are out of reach from here."""
+        if self._is_local(row):
+            return artifact_files.write(row.artifact_uri, texts)
+        if not self._is_served(row):
+            return False
+        try:
+            self._call(lambda _: self._upload(row, texts))
+        except (BadInput, LedgerUnreachable):
+            return False
+        return True
+
+    def get_text(self, row: Row, name: str) -> str | None:
+        """The text of an artifact, None where it is not there or out of reach."""
+        if self._is_local(row):
+            return artifact_files.read(row.artifact_uri, name, moved_to=self._artifacts / row.run_id)
+        if not self._is_served(row):
+            return None
+        try:
+            return self._call(lambda _: self._download(row, name))
+        except (BadInput, LedgerUnreachable):
+            return None
+
+    def prompt_tags(self, name: str, *, tag: str) -> set[str]:
+        """The values that versions of a prompt have under the tag; empty where there is no such prompt."""
+        try:
+            versions = self._call(lambda client: client.search_prompt_versions(name))
+        except NotFound:
+            return set()
+        return {version.tags[tag] for version in versions if tag in version.tags}
+
+    def register_prompt(self, name: str, template: str, tags: Mapping[str, str]) -> None:
+        self._call(lambda client: client.register_prompt(name, template, tags=dict(tags)))
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401 - MLflow's client
+        mlflow = _mlflow()
+        if not self.address.is_server:
+            ready_database(self.address, migrations=mlflow.migrations, create=self._create_schema)
+        return mlflow.MlflowClient(tracking_uri=self.address.uri, registry_uri=self.address.uri)
+
+    def _create_schema(self, uri: str) -> None:
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        store = SqlAlchemyStore(uri, str(self._artifacts))  # type: ignore[no-untyped-call]
+        store.engine.dispose()
+
+    def _experiment_row(self, found: Any) -> ExperimentRow:  # noqa: ANN401 - MLflow's own class
+        if not found.experiment_id:
+            raise not_mlflow(self.address.public)
+        return ExperimentRow(
+            experiment_id=found.experiment_id,
+            name=found.name,
+            deleted=found.lifecycle_stage == "deleted",
+            tags=dict(found.tags),
+        )
+
+    def _search(self, experiment_ids: Sequence[str], where: str) -> list[Row]:
+        """Rows in the order of their start, so that none is skipped when others are written meanwhile."""
+        if not experiment_ids:
+            return []
+        found = self._pages(
+            lambda client, token: client.search_runs(
+                list(experiment_ids),
+                where,
+                max_results=_PAGE,
+                order_by=["attributes.start_time ASC"],
+                page_token=token,
+            )
+        )
+        return list({run.info.run_id: _row(run) for run in found}.values())
+
+    def _pages(self, page: Callable[[Any, str | None], Any]) -> Iterator[Any]:
+        token: str | None = ""
+        while token is not None:
+            found = self._page(page, token or None)
+            yield from found
+            token = found.token or None
+
+    def _page(self, page: Callable[[Any, str | None], Any], token: str | None) -> Any:  # noqa: ANN401
+        return self._call(lambda client: page(client, token))
+
+    def _is_local(self, row: Row) -> bool:
+        return self.address.path is not None and artifact_files.is_path(row.artifact_uri)
+
+    def _is_served(self, row: Row) -> bool:
+        return self.address.is_server and row.artifact_uri.startswith("mlflow-artifacts:")
+
+    def _upload(self, row: Row, texts: Mapping[str, str]) -> None:
+        with TemporaryDirectory(prefix="tipbench-") as folder:
+            for name, text in texts.items():
+                (Path(folder) / name).write_bytes(text.encode())
+            self._artifact_repository(row).log_artifacts(folder)
+
+    def _download(self, row: Row, name: str) -> str:
+        with TemporaryDirectory(prefix="tipbench-") as folder:
+            path = self._artifact_repository(row).download_artifacts(name, dst_path=folder)
+            return Path(path).read_bytes().decode(errors="replace")
+
+    def _artifact_repository(self, row: Row) -> Any:  # noqa: ANN401 - MLflow's own class
+        from mlflow.store.artifact import artifact_repository_registry as registry
+
+        return registry.get_artifact_repository(row.artifact_uri, tracking_uri=self.address.uri)
+
+    def _call(self, ask: Callable[[Any], T], *, perhaps_done: Callable[[], T | None] = lambda: None) -> T:
+        """What MLflow answers. Before asking again, `perhaps_done` tells whether the first try did it."""
+        for pause in _PAUSES_S:
+            try:
+                return self._ask(ask)
+            except _mlflow().errors as error:
+                if not is_transient(error):
+                    raise fault(error, self.address) from None
+            time.sleep(pause)
+            done = perhaps_done()
+            if done is not None:
+                return done
+        try:
+            return self._ask(ask)
+        except _mlflow().errors as error:
+            # `from None`: what MLflow says may hold the password of the address
+            raise fault(error, self.address) from None
+
+    def _ask(self, ask: Callable[[Any], T]) -> T:
+        with _sending_host(self._host_header):
+            return ask(self._client)
+
+
+def _row(run: Any) -> Row:  # noqa: ANN401 - MLflow's own class
+    return Row(
+        run_id=run.info.run_id,
+        experiment_id=run.info.experiment_id,
+        status=run.info.status,
+        artifact_uri=run.info.artifact_uri or "",
+        params=run.data.params,
+        tags=run.data.tags,
+        metrics=run.data.metrics,
+    )
+
+
+@contextmanager
+def _sending_host(name: str) -> Iterator[None]:
+    """For the block, what this thread asks goes out with this Host header; empty is the usual one."""
+    token = _host_header.set(name)
+    try:
+        yield
+    finally:
+        _host_header.reset(token)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Mlflow:
+    """What this file uses of MLflow, once it is imported."""
+
+    MlflowClient: Any
+    MlflowException: type[Exception]
+    entities: Any
+    errors: tuple[type[Exception], ...]
+    migrations: Path
+
+
+@cache
+def _mlflow() -> _Mlflow:
+    """MLflow, imported on first use: it takes a second, and would phone home and chatter if let."""
+    os.environ.update(_ALWAYS)
+    for name, value in _UNLESS_SET.items():
+        os.environ.setdefault(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow
+        from google.protobuf.json_format import ParseError  # type: ignore[import-untyped]  # noqa: PLC0415
+        from mlflow import MlflowClient, entities
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    for noisy in ("mlflow", "alembic", "git", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    _register_host_header()
+    return _Mlflow(
+        MlflowClient=MlflowClient,
+        MlflowException=MlflowException,
+        entities=entities,
+        errors=(MlflowException, SQLAlchemyError, ParseError, OSError),
+        migrations=Path(mlflow.__file__).parent / "store" / "db_migrations",
+    )
+
+
+def _register_host_header() -> None:
+    """Let requests carry a Host header of our choice, through MLflow's extension point for headers."""
+    from mlflow.tracking.request_header.abstract_request_header_provider import (
+        RequestHeaderProvider,
+    )
+    from mlflow.tracking.request_header.registry import (
+        _request_header_provider_registry as registry,
+    )
+
+    class HostHeader(RequestHeaderProvider):
+        def in_context(self) -> bool:
+            return bool(_host_header.get())
+
+        def request_headers(self) -> dict[str, str]:
+            return {"Host": _host_header.get()}
+
+    registry.register(HostHeader)  # type: ignore[no-untyped-call]

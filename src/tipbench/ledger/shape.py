@@ -1,0 +1,204 @@
+"""The shape of a cell as an MLflow run: its params, tags, metrics and texts, and back again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from tipbench.errors import BadInput
+from tipbench.ledger import chunks
+from tipbench.ledger.codec import candidates_from_json, candidates_to_json
+from tipbench.records import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tipbench.records import CellResult, Cut, How, Message
+
+KEY = "tipbench.cell"
+KIND = "tipbench.kind"
+ERROR = "tipbench.error"
+STARTED = "tipbench.started_ms"
+PENDING = "judge_pending"
+CANDIDATES = "candidates.json"
+PROMPT = "prompt.txt"
+RAW = "raw.txt"
+THINKING = "thinking.txt"
+
+_LONGEST_ERROR = 2000
+_LONGEST_NAME = 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A run as MLflow has it: plain values, no MLflow class."""
+
+    run_id: str
+    experiment_id: str
+    status: str
+    artifact_uri: str
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+    @property
+    def is_complete(self) -> bool:
+        """A run that is RUNNING (or KILLED) was left half-written."""
+        return self.status in {"FINISHED", "FAILED"}
+
+
+def artifact_tag(name: str) -> str:
+    return f"artifact:{name}"
+
+
+def run_name(result: CellResult) -> str:
+    cell = result.cell
+    repeat = f" #{cell.repeat}" if cell.repeat else ""
+    return chunks.storable(f"{cell.model.name} {cell.prompt_id} {cell.scenario_id}{repeat}")[:_LONGEST_NAME]
+
+
+def params_of(result: CellResult) -> dict[str, str]:
+    """All that determines the output, and the words it will be judged under; what is unknown is left out."""
+    cell = result.cell
+    params = {
+        "model": cell.model.name,
+        "model_digest": cell.model.digest,
+        "model_parameters": cell.model.parameters,
+        "model_family": cell.model.family,
+        "model_quantization": cell.model.quantization,
+        "prompt_id": cell.prompt_id,
+        "prompt_hash": cell.prompt_hash,
+        "scenario_id": cell.scenario_id,
+        "scenario_hash": cell.scenario_hash,
+        "suite_id": result.suite_id,
+        "rubric_id": result.rubric_id,
+        "rubric_hash": result.rubric_hash,
+        "n_tips": cell.n_tips,
+        "temperature": cell.sampling.temperature,
+        "num_ctx": cell.sampling.num_ctx,
+        "num_predict": cell.sampling.num_predict,
+        "think": str(cell.sampling.think).lower(),
+        "base_seed": cell.base_seed,
+        "seed": cell.seed,
+        "repeat": cell.repeat,
+    }
+    return {name: chunks.storable(str(value)) for name, value in params.items() if value not in (None, "")}
+
+
+def tags_of(result: CellResult) -> dict[str, str]:
+    """Identity, where it ran, how it was read, whether it waits for a judge, and the candidates."""
+    failed = result.error is not None
+    tags = {
+        KEY: result.cell.key,
+        KIND: "cell",
+        STARTED: str(result.started_ms),
+        PENDING: "false" if failed else "true",
+        "tipbench.host.url": result.host.url,
+        "tipbench.host.kind": result.host.kind,
+        "tipbench.host.version": result.host.version,
+        "tipbench.how": result.reading.how if result.reading else "none",
+        "tipbench.cut": (result.completion.cut if result.completion else None) or "",
+        ERROR: (result.error or "")[:_LONGEST_ERROR],
+    }
+    kept = {name: chunks.storable(value) for name, value in tags.items() if value}
+    return kept | text_tags({CANDIDATES: texts_of(result)[CANDIDATES]})
+
+
+def metrics_of(result: CellResult) -> dict[str, float]:
+    """Only numbers: MLflow turns infinity into a huge one."""
+    return {name: value for name, value in result.metrics.items() if math.isfinite(value)}
+
+
+def texts_of(result: CellResult) -> dict[str, str]:
+    """The long texts by the name of their artifact; thinking is kept where there was any."""
+    texts = {
+        CANDIDATES: candidates_to_json(result.candidates),
+        PROMPT: prompt_text(result.messages),
+        RAW: result.completion.text if result.completion else "",
+        THINKING: result.completion.thinking if result.completion else "",
+    }
+    if not texts[THINKING]:
+        del texts[THINKING]
+    return {name: chunks.storable(text) for name, text in texts.items()}
+
+
+def prompt_text(messages: Sequence[Message]) -> str:
+    """The messages as sent, each under its role."""
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
+
+
+def text_tags(texts: Mapping[str, str]) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for name, text in texts.items():
+        tags |= chunks.to_tags(artifact_tag(name), text)
+    return tags
+
+
+def text_from_tags(row: Row, name: str) -> str | None:
+    return chunks.from_tags(artifact_tag(name), row.tags)
+
+
+def settled(results: Iterable[CellResult]) -> list[CellResult]:
+    """One result per key: a success before any failure, else the latest."""
+    best: dict[str, CellResult] = {}
+    for result in results:
+        held = best.get(result.cell.key)
+        if held is None or held.error is not None:
+            best[result.cell.key] = result
+    return list(best.values())
+
+
+def run_of(row: Row, *, experiment: str, candidates: str) -> Run:
+    """The run behind a row. `candidates` is the text of its candidates.json."""
+    try:
+        found = candidates_from_json(candidates)
+        return Run(**_identity(row), **_outcome(row), experiment=experiment, candidates=found)
+    except (KeyError, ValueError, TypeError):
+        raise BadInput(
+            f"run {row.run_id} of experiment {experiment!r} lacks what tipbench wrote there; "
+            "delete that run in MLflow and collect again"
+        ) from None
+
+
+def _identity(row: Row) -> dict[str, Any]:
+    params = row.params
+    return {
+        "run_id": row.run_id,
+        "key": row.tags[KEY],
+        "model": params["model"],
+        "digest": params["model_digest"],
+        "parameters": int(params["model_parameters"]) if "model_parameters" in params else None,
+        "prompt_id": params["prompt_id"],
+        "prompt_hash": params["prompt_hash"],
+        "scenario_id": params["scenario_id"],
+        "scenario_hash": params["scenario_hash"],
+        "repeat": int(params["repeat"]),
+        "n_tips": int(params["n_tips"]),
+        "suite_id": params["suite_id"],
+        "rubric_id": params["rubric_id"],
+        "rubric_hash": params["rubric_hash"],
+    }
+
+
+def _outcome(row: Row) -> dict[str, Any]:
+    tags = row.tags
+    failed = row.status == "FAILED"
+    return {
+        "status": "failed" if failed else "done",
+        "host": tags.get("tipbench.host.url", ""),
+        "how": cast("How", tags.get("tipbench.how", "none")),
+        "cut": cast("Cut | None", tags.get("tipbench.cut")),
+        "error": tags.get(ERROR, "no reason was recorded") if failed else None,
+        "judge_pending": tags.get(PENDING) == "true",
+        "started_ms": int(tags[STARTED]),
+        "metrics": dict(row.metrics),
+    }
+
+
+def one_per_key(runs: Iterable[Run]) -> list[Run]:
+    """Oldest first. Of several with one key a done one counts before a failed one, then the oldest."""
+    best: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: (run.status != "done", run.started_ms, run.run_id)):
+        best.setdefault(run.key, run)
+    return sorted(best.values(), key=lambda run: (run.started_ms, run.run_id))

@@ -1,0 +1,36 @@
+"""Reading what is recorded: experiments, the runs of one, one run with its texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tipbench.errors import NotFound
+from tipbench.settings import Settings
+from tipbench.workflows.recording import synced_ledger
+
+if TYPE_CHECKING:
+    from tipbench.records import ExperimentSummary, Run, RunTexts
+
+
+def experiments(settings: Settings) -> list[ExperimentSummary]:
+    """Those that hold tipbench cells, the newest first."""
+    return synced_ledger(settings).experiments()
+
+
+def one_run(settings: Settings, run_id: str) -> tuple[Run, RunTexts]:
+    return synced_ledger(settings).run(run_id)
+
+
+def runs(
+    experiment: str, *, mlflow_url: str | None = None, mlflow_host_header: str | None = None
+) -> list[Run]:
+    """All cells of an experiment, oldest first, with their candidates: one bulk read, cached by revision.
+
+    Raises NotFound for an experiment that is not there.
+    """
+    settings = Settings.of({"mlflow_url": mlflow_url, "mlflow_host_header": mlflow_host_header})
+    ledger = synced_ledger(settings)
+    if ledger.pinned(experiment) is None:
+        known = ", ".join(entry.name for entry in ledger.experiments()) or "none yet"
+        raise NotFound(f"there is no experiment {experiment!r} at {ledger.uri}; there are: {known}")
+    return ledger.runs(experiment)

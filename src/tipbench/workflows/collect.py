@@ -1,0 +1,302 @@
+"""`collect`: every cell of the grid generated once, one model in memory, nothing lost."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tipbench.compare.diversity import lexical_diversity
+from tipbench.engine.lock import is_loopback
+from tipbench.engine.reading import read_reply
+from tipbench.engine.residency import Residency
+from tipbench.engine.runner import Call, ModelWork, Runner
+from tipbench.plan import Grid, Plan, plan_cells
+from tipbench.records import Candidate, CellResult, ChatRequest, Pin
+from tipbench.settings import Settings
+from tipbench.suite import load_suite, render
+from tipbench.workflows.engines import check_parallel, find_models, hold_engine, open_engine
+from tipbench.workflows.interrupt import run_interruptible
+from tipbench.workflows.recording import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tipbench.engine.lock import HostLock
+    from tipbench.engine.residency import ModelTally
+    from tipbench.engine.runner import Attempt
+    from tipbench.records import Cell, Completion, Emit, Host, Model, Reading
+    from tipbench.suite import Prompt, Suite
+    from tipbench.workflows.engines import Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellCounts:
+    """`planned` is the whole grid; it is done + skipped + failed once a run has come to its end."""
+
+    planned: int
+    done: int
+    skipped: int
+    failed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSummary:
+    name: str
+    digest: str
+    parameters: int | None
+    loads: int
+    load_s: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a collection did. `unrecorded` cells are safe in the spool until the ledger can be reached."""
+
+    experiment: str
+    cells: CellCounts
+    models: tuple[ModelSummary, ...]
+    model_loads: int
+    max_resident: int
+    calls: int
+    wall_s: float
+    engine: str
+    ledger: str
+    unrecorded: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def collect(settings: Settings, *, emit: Emit) -> Summary:
+    """Generate what is missing of the grid, and record it.
+
+    `emit` is told of every step. Interrupted or failed half way, everything generated so far is kept and
+    the same call goes on from there.
+    """
+    check_parallel(settings)
+    grid = make_grid(settings)
+    with ExitStack() as stack:
+        engine = stack.enter_context(open_engine(settings, emit=emit))
+        lock = stack.enter_context(hold_engine(engine, settings, emit=emit))
+        recorder = stack.enter_context(Recorder.open(settings, emit=emit))
+        job = _Job(settings=settings, grid=grid, engine=engine, recorder=recorder, emit=emit)
+        return job.run(lock)
+
+
+def make_grid(settings: Settings) -> Grid:
+    """The suite's prompts and scenarios that the settings name."""
+    suite = load_suite(settings.suite)
+    return Grid(
+        suite=suite,
+        prompts=_chosen_prompts(suite, settings.prompts),
+        scenarios=suite.scenarios[: settings.n_scenarios or None],
+        n_tips=settings.n_tips,
+        temperature=settings.temperature,
+        num_ctx=settings.num_ctx,
+        num_predict=settings.num_predict,
+        seed=settings.seed,
+        repeats=settings.repeats,
+    )
+
+
+def _chosen_prompts(suite: Suite, names: Sequence[str]) -> list[Prompt]:
+    """The defaults are those of the suite `tip`: a suite that lacks them has defaults of its own."""
+    have = {prompt.id for prompt in suite.prompts}
+    if tuple(names) == Settings.prompts and not have.issuperset(names):
+        names = suite.default_prompts
+    return [suite.prompt(name) for name in names]
+
+
+def pin_of(grid: Grid) -> Pin:
+    """What the experiment is held to: the texts behind the ids that this grid uses."""
+    rubric = grid.suite.rubric
+    return Pin(
+        suite_id=grid.suite.id,
+        rubric_id=rubric.id,
+        rubric_hash=rubric.hash,
+        rubric_text=rubric.text,
+        prompts={prompt.id: prompt.hash for prompt in grid.prompts},
+        scenarios={scenario.id: scenario.hash for scenario in grid.scenarios},
+    )
+
+
+class _Job:
+    """One collection under way: the plan, the counts, and what turns an attempt into a durable result."""
+
+    def __init__(
+        self, *, settings: Settings, grid: Grid, engine: Engine, recorder: Recorder, emit: Emit
+    ) -> None:
+        self._settings = settings
+        self._grid = grid
+        self._engine = engine
+        self._recorder = recorder
+        self._emit = emit
+        self._plan: Plan | None = None
+        self._residency: Residency | None = None
+        self._runner: Runner | None = None
+        self._done = 0
+        self._failed = 0
+
+    def run(self, lock: HostLock) -> Summary:
+        """The whole of it. However it ends, what was generated is recorded and a summary is emitted."""
+        started = time.perf_counter()
+        try:
+            run_interruptible(self._generate(lock))
+        finally:
+            if self._plan is not None:
+                unrecorded = self._recorder.finish()
+                summary = self._summary(wall_s=time.perf_counter() - started, unrecorded=unrecorded)
+                self._emit({"event": "summary", **summary.as_json()})
+        return summary
+
+    async def _generate(self, lock: HostLock) -> None:
+        settings = self._settings
+        async with self._engine.host(timeout_s=settings.timeout) as host:
+            models = await find_models(host, settings, emit=self._emit)
+            done = self._recorder.begin(pin_of(self._grid))
+            self._plan = plan_cells(self._grid, models=models, done=done)
+            self._announce(self._plan)
+            self._residency = Residency(
+                host,
+                lock=lock,
+                models=[model for model, _ in self._plan.by_model()],
+                evict=settings.evict,
+                check_memory=is_loopback(host.host.url),
+                gone_within_s=settings.unload_timeout,
+                emit=self._emit,
+            )
+            self._runner = Runner(
+                host,
+                residency=self._residency,
+                parallel=settings.parallel,
+                keep_alive=settings.keep_alive,
+                retries=settings.retries,
+                finish=lambda attempt: self._finish(attempt, host.host),
+                emit=self._emit,
+            )
+            await self._runner.run([self._work(model, cells) for model, cells in self._plan.by_model()])
+
+    def _announce(self, plan: Plan) -> None:
+        cells = {model.name: len(cells) for model, cells in plan.by_model()}
+        planned = len(plan.cells) + plan.skipped
+        self._emit({"event": "plan", "planned": planned, "skipped": plan.skipped, "models": cells})
+
+    def _work(self, model: Model, cells: Sequence[Cell]) -> ModelWork:
+        calls = (Call(cell=cell, request=cell_request(self._grid, cell)) for cell in cells)
+        return ModelWork(model=model, num_ctx=cells[0].sampling.num_ctx, size=len(cells), calls=calls)
+
+    def _finish(self, attempt: Attempt, host: Host) -> None:
+        """Make it durable, then count it: in this order, so that what is counted is never lost."""
+        result = finished(self._grid, attempt, host=host, diversity=self._settings.diversity)
+        self._recorder.put(result)
+        if result.error is None:
+            self._done += 1
+        else:
+            self._failed += 1
+        self._emit(_cell_event(result))
+
+    def _summary(self, *, wall_s: float, unrecorded: int) -> Summary:
+        plan = self._plan or Plan(cells=(), skipped=0)
+        tallies = list(self._residency.tally.models.values()) if self._residency else []
+        return Summary(
+            experiment=self._settings.experiment,
+            cells=CellCounts(
+                planned=len(plan.cells) + plan.skipped,
+                done=self._done,
+                skipped=plan.skipped,
+                failed=self._failed,
+            ),
+            models=tuple(_model_summary(tally) for tally in tallies),
+            model_loads=sum(tally.loads for tally in tallies),
+            max_resident=self._residency.tally.max_resident if self._residency else 0,
+            calls=self._runner.calls if self._runner else 0,
+            wall_s=round(wall_s, 3),
+            engine=self._engine.kind,
+            ledger=self._recorder.ledger_uri,
+            unrecorded=unrecorded,
+        )
+
+
+def _model_summary(tally: ModelTally) -> ModelSummary:
+    return ModelSummary(
+        name=tally.model.name,
+        digest=tally.model.digest,
+        parameters=tally.model.parameters,
+        loads=tally.loads,
+        load_s=round(tally.load_s, 3),
+        peak_bytes=tally.peak_bytes,
+    )
+
+
+def cell_request(grid: Grid, cell: Cell) -> ChatRequest:
+    """The call that generates a cell: the rendered prompt, and a schema where the prompt declares one."""
+    prompt = grid.suite.prompt(cell.prompt_id)
+    scenario = grid.suite.scenario(cell.scenario_id)
+    reply = grid.suite.reply
+    return ChatRequest(
+        model=cell.model.name,
+        messages=render(prompt, scenario, n_tips=cell.n_tips, reply=reply),
+        sampling=cell.sampling,
+        seed=cell.seed,
+        format=prompt.schema(reply, n_tips=cell.n_tips),
+        context_length=cell.model.context_length,
+    )
+
+
+def finished(grid: Grid, attempt: Attempt, *, host: Host, diversity: bool) -> CellResult:
+    """All there is to know of a cell, from how its call ended."""
+    rubric = grid.suite.rubric
+    result = CellResult(
+        cell=attempt.cell,
+        suite_id=grid.suite.id,
+        rubric_id=rubric.id,
+        rubric_hash=rubric.hash,
+        host=host,
+        messages=tuple(attempt.request.messages),
+        started_ms=attempt.started_ms,
+        ended_ms=attempt.ended_ms,
+        error=attempt.error,
+    )
+    if attempt.completion is None:
+        return result
+    reading = _read(grid, attempt.cell, attempt.completion)
+    context = grid.suite.scenario(attempt.cell.scenario_id).text
+    return replace(
+        result,
+        completion=attempt.completion,
+        reading=reading,
+        candidates=tuple(Candidate(text=t, overlong=rubric.is_overlong(t)) for t in reading.candidates),
+        diversity=lexical_diversity(reading.candidates, context=context) if diversity else None,
+    )
+
+
+def _read(grid: Grid, cell: Cell, completion: Completion) -> Reading:
+    prompt = grid.suite.prompt(cell.prompt_id)
+    return read_reply(
+        completion.text,
+        kind=grid.suite.reply.kind,
+        n=cell.n_tips,
+        fenced_ok=prompt.allow_fence,
+        cut=completion.cut is not None,
+        asked="text" if prompt.output == "text" else "json",
+    )
+
+
+def _cell_event(result: CellResult) -> dict[str, Any]:
+    cell = result.cell
+    return {
+        "event": "cell",
+        "key": cell.key,
+        "model": cell.model.name,
+        "prompt": cell.prompt_id,
+        "scenario": cell.scenario_id,
+        "repeat": cell.repeat,
+        "status": "done" if result.error is None else "failed",
+        "error": result.error,
+        "how": result.reading.how if result.reading else None,
+        "cut": result.completion.cut if result.completion else None,
+        **result.metrics,
+    }

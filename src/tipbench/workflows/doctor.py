@@ -1,0 +1,157 @@
+"""`doctor`: what is reachable, what is missing, and what to type to fix it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from tipbench.engine.embedded import find_weights
+from tipbench.engine.memory import free_bytes, readable
+from tipbench.engine.ollama import connect, full_name
+from tipbench.errors import EngineFailure, TipbenchError
+from tipbench.settings import home
+from tipbench.workflows.recording import the_ledger, the_spool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tipbench.records import Model, Resident
+    from tipbench.settings import Settings
+
+State = Literal["ok", "warn", "bad"]
+_LOCAL_MLFLOW = "http://127.0.0.1:5000"
+_LOW_DISK = 2 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing looked at; `fix` is what to type, empty where there is nothing to do."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str = ""
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Look at everything a collection needs. Never raises for what it finds: it says so."""
+    engines = [*_ollama(settings), _embedded()]
+    if not any(finding.state == "ok" for finding in engines if finding.name in {"ollama", "embedded engine"}):
+        engines.append(
+            Finding(name="engine", state="bad", detail="no engine can be used", fix="tipbench engine pull")
+        )
+    return [_python(), _home(), _memory(), *engines, _ledger(settings), *_local_mlflow(settings), *_spool()]
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return Finding(name="python", state="ok", detail=f"{version} at {sys.executable}")
+
+
+def _home() -> Finding:
+    folder = home()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        fix = "export TIPBENCH_HOME=a folder that can be written"
+        return Finding(name="home", state="bad", detail=f"{folder}: {error.strerror}", fix=fix)
+    state: State = "ok" if free > _LOW_DISK else "warn"
+    return Finding(name="home", state=state, detail=f"{folder}, {readable(free)} of disk free")
+
+
+def _memory() -> Finding:
+    return Finding(name="memory", state="ok", detail=f"{readable(free_bytes())} free")
+
+
+def _ollama(settings: Settings) -> Iterator[Finding]:
+    try:
+        version, models, resident = asyncio.run(_look_at(settings.ollama_url))
+    except (TipbenchError, EngineFailure) as error:
+        yield Finding(name="ollama", state="warn", detail=str(error), fix="ollama serve")
+        return
+    yield Finding(name="ollama", state="ok", detail=f"{settings.ollama_url}, version {version}")
+    for model in models:
+        yield _model(model, settings)
+    have = {full_name(model.name) for model in models}
+    missing = [name for name in settings.models if full_name(name) not in have]
+    if missing:
+        pulls = " && ".join(f"ollama pull {name}" for name in missing)
+        yield Finding(name="models", state="warn", detail=f"not installed: {', '.join(missing)}", fix=pulls)
+    for entry in resident:
+        detail = f"{entry.name} is loaded ({readable(entry.size_bytes)}); a collection would refuse to start"
+        yield Finding(name="resident", state="warn", detail=detail, fix=f"ollama stop {entry.name}")
+
+
+async def _look_at(url: str) -> tuple[str, list[Model], list[Resident]]:
+    host = await connect(url, kind="ollama", timeout_s=10)
+    try:
+        return host.host.version, await host.models(), await host.resident()
+    finally:
+        await host.close()
+
+
+def _model(model: Model, settings: Settings) -> Finding:
+    if model.parameters is None:
+        detail = f"{model.name}: of unknown size, would be refused"
+        return Finding(name="model", state="warn", detail=detail)
+    billions = model.parameters / 1e9
+    detail = f"{model.name}: {billions:.2f}B parameters, {readable(model.size_bytes)}, {model.digest[:12]}"
+    if round(billions, 1) > settings.max_model_b:
+        detail += f"; above --max-model-b {settings.max_model_b:g}, would be refused"
+    return Finding(name="model", state="ok", detail=detail)
+
+
+def _embedded() -> Finding:
+    name = "embedded engine"
+    if find_spec("xllamacpp") is None:
+        detail, fix = "llama.cpp is not installed", "pip install 'tipbench[embedded]'"
+        return Finding(name=name, state="warn", detail=detail, fix=fix)
+    if find_weights() is None:
+        return Finding(name=name, state="warn", detail="its weights are missing", fix="tipbench engine pull")
+    return Finding(name=name, state="ok", detail="smollm2:135m is ready (--engine embedded)")
+
+
+def _ledger(settings: Settings) -> Finding:
+    try:
+        ledger = the_ledger(settings)
+        count = len(ledger.experiments())
+    except TipbenchError as error:
+        return Finding(name="ledger", state="bad", detail=str(error))
+    return Finding(name="ledger", state="ok", detail=f"{ledger.uri}, {count} experiments")
+
+
+def _local_mlflow(settings: Settings) -> Iterator[Finding]:
+    """A server on MLflow's usual port that is not being used is worth a word."""
+    import httpx
+
+    if settings.mlflow_url:
+        return
+    try:
+        found = httpx.get(f"{_LOCAL_MLFLOW}/version", timeout=2, trust_env=False)
+    except httpx.HTTPError:
+        return
+    if found.is_success and found.text[:1].isdigit():
+        detail = f"an MLflow server {found.text.strip()[:20]} answers at {_LOCAL_MLFLOW} and is not used"
+        fix = f"export MLFLOW_TRACKING_URI={_LOCAL_MLFLOW}"
+        yield Finding(name="mlflow server", state="warn", detail=detail, fix=fix)
+
+
+def _spool() -> Iterator[Finding]:
+    try:
+        with the_spool() as spool:
+            waiting = sum(entry.count for entry in spool.pending())
+    except TipbenchError as error:
+        yield Finding(name="spool", state="bad", detail=str(error))
+        return
+    if waiting:
+        yield Finding(
+            name="spool", state="warn", detail=f"{waiting} cells wait for a ledger", fix="tipbench sync"
+        )

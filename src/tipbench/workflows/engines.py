@@ -1,0 +1,188 @@
+"""Which engine answers: Ollama where it is, the embedded llama.cpp where it is not and has the models."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tipbench.engine.embedded import known_models, parse_gguf_option, start_engine
+from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
+from tipbench.engine.ollama import connect, full_name
+from tipbench.errors import BadSetting, EngineUnreachable, ModelRefused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
+
+    from tipbench.engine.lock import HostLock
+    from tipbench.engine.ollama import OllamaHost
+    from tipbench.records import Emit, EngineKind, Model
+    from tipbench.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine that answers at `url`, for as long as `open_engine` is open."""
+
+    kind: EngineKind
+    url: str
+
+    @property
+    def lock_name(self) -> str:
+        """Two embedded engines on one machine share its memory, so they share one lock."""
+        return EMBEDDED if self.kind == "embedded" else host_name(self.url)
+
+    @asynccontextmanager
+    async def host(self, *, timeout_s: float) -> AsyncIterator[OllamaHost]:
+        host = await connect(self.url, kind=self.kind, timeout_s=timeout_s)
+        try:
+            yield host
+        finally:
+            await host.close()
+
+
+@contextmanager
+def open_engine(settings: Settings, *, emit: Emit) -> Iterator[Engine]:
+    """The engine the settings ask for. An embedded one lives exactly as long as this context."""
+    with ExitStack() as stack:
+        if settings.engine == "embedded" or not _ollama_answers(settings):
+            if settings.engine == "auto":
+                emit(
+                    {
+                        "event": "notice",
+                        "message": f"no Ollama at {settings.ollama_url}: using the embedded engine",
+                    }
+                )
+            url = stack.enter_context(_embedded(settings))
+            yield Engine(kind="embedded", url=url)
+        else:
+            yield Engine(kind="ollama", url=settings.ollama_url)
+
+
+@contextmanager
+def hold_engine(engine: Engine, settings: Settings, *, emit: Emit) -> Iterator[HostLock]:
+    """The engine's host for ourselves: nobody else who asks for this lock may load a model there."""
+
+    def waiting(message: str) -> None:
+        emit({"event": "notice", "message": message})
+
+    with hold_host(
+        engine.lock_name,
+        folder=lock_folder(),
+        experiment=settings.experiment,
+        wait=settings.wait,
+        waiting=waiting,
+    ) as lock:
+        yield lock
+
+
+def embedded_models(settings: Settings) -> dict[str, Path]:
+    """What the embedded engine has: the shipped weights where they are installed, and `--gguf` files."""
+    return known_models(dict(parse_gguf_option(option) for option in settings.gguf))
+
+
+def _ollama_answers(settings: Settings) -> bool:
+    """Whether to use Ollama; raises where neither it nor the embedded engine can serve the models."""
+    try:
+        asyncio.run(_greet(settings.ollama_url))
+    except EngineUnreachable as error:
+        if settings.engine == "ollama":
+            raise
+        missing = _not_embedded(settings)
+        if missing:
+            raise EngineUnreachable(
+                f"{error}; the embedded engine does not have {', '.join(missing)} "
+                f"(it has {', '.join(embedded_models(settings)) or 'nothing: run `tipbench engine pull`'})"
+            ) from None
+        return False
+    return True
+
+
+async def _greet(url: str) -> None:
+    host = await connect(url, kind="ollama", timeout_s=5)
+    await host.close()
+
+
+def _not_embedded(settings: Settings) -> list[str]:
+    have = {full_name(name) for name in embedded_models(settings)}
+    return [name for name in settings.models if full_name(name) not in have]
+
+
+@contextmanager
+def _embedded(settings: Settings) -> Iterator[str]:
+    missing = _not_embedded(settings)
+    if missing:
+        have = ", ".join(embedded_models(settings)) or "nothing yet: run `tipbench engine pull`"
+        raise ModelRefused(
+            f"the embedded engine does not have {', '.join(missing)}; it has {have}; "
+            "add a GGUF file with --gguf name=path"
+        )
+    wanted = {full_name(name) for name in settings.models}
+    models = {name: path for name, path in embedded_models(settings).items() if full_name(name) in wanted}
+    with start_engine(models=models, parallel=settings.parallel, prompt_cache=settings.prompt_cache) as url:
+        yield url
+
+
+async def find_models(host: OllamaHost, settings: Settings, *, emit: Emit) -> list[Model]:
+    """The models asked for, as the host has them; every one that is missing or too large in one message."""
+    found = [await host.model(name) for name in settings.models]
+    missing = [name for name, model in zip(settings.models, found, strict=True) if model is None]
+    if missing and settings.pull and host.host.kind == "ollama":
+        _refuse_by_name(missing, settings.max_model_b)
+        for name in missing:
+            await _pull(host, name, emit=emit)
+        found = [await host.model(name) for name in settings.models]
+        missing = [name for name, model in zip(settings.models, found, strict=True) if model is None]
+    models = [model for model in found if model is not None]
+    problems = [_missing(host, missing)] if missing else []
+    problems += _too_large(models, settings.max_model_b)
+    if problems:
+        raise ModelRefused("; ".join(problems))
+    return models
+
+
+def _refuse_by_name(names: Sequence[str], limit: float) -> None:
+    """A model whose tag says that it is too large is not downloaded only to be refused."""
+    for name in names:
+        tag = re.search(r"[:-](\d+(?:\.\d+)?)b\b", name.lower())
+        if tag and round(float(tag[1]), 1) > limit:
+            raise ModelRefused(
+                f"{name} is above --max-model-b {limit:g} by its name, so it is not downloaded"
+            )
+
+
+async def _pull(host: OllamaHost, name: str, *, emit: Emit) -> None:
+    async for status, completed, total in host.pull(name):
+        emit({"event": "pull", "model": name, "status": status, "completed": completed, "total": total})
+
+
+def _missing(host: OllamaHost, names: Sequence[str]) -> str:
+    lines = " && ".join(f"ollama pull {name}" for name in names)
+    return f"{host.host.url} does not have {', '.join(names)}: run `{lines}`, or pass --pull"
+
+
+def _too_large(models: Sequence[Model], limit: float) -> list[str]:
+    """Compared after rounding to one decimal, so that a 4.02B model sold as 4b passes 4.0."""
+    unknown = [model.name for model in models if model.parameters is None]
+    nameless = [model.name for model in models if not model.digest]
+    large = [m for m in models if m.parameters is not None and round(m.parameters / 1e9, 1) > limit]
+    problems = []
+    if large:
+        sizes = ", ".join(f"{model.name} ({(model.parameters or 0) / 1e9:.1f}B)" for model in large)
+        problems.append(f"{sizes}: above --max-model-b {limit:g}; leave it out, or raise the limit")
+    if unknown:
+        problems.append(f"{', '.join(unknown)}: the host does not say how large it is, so it is refused")
+    if nameless:
+        problems.append(
+            f"{', '.join(nameless)}: the host gives no digest, so its cells could not be told apart"
+        )
+    return problems
+
+
+def check_parallel(settings: Settings) -> None:
+    """Unloading after every reply and sharing one loaded model cannot both be had."""
+    if settings.keep_alive == "0" and settings.parallel > 1:
+        raise BadSetting("parallel", "--keep-alive 0 unloads after every reply, so --parallel must be 1")

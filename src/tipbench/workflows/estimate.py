@@ -1,0 +1,138 @@
+"""`collect --dry-run`: what a collection would take, before anything is generated."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tipbench.engine.memory import free_bytes, needed_bytes
+from tipbench.errors import LedgerUnreachable
+from tipbench.ledger import merge_pins
+from tipbench.plan import plan_cells
+from tipbench.workflows.collect import make_grid, pin_of
+from tipbench.workflows.engines import check_parallel, find_models, open_engine
+from tipbench.workflows.recording import the_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tipbench.plan import Grid
+    from tipbench.records import Cell, Emit, Model, Run
+    from tipbench.settings import Settings
+    from tipbench.workflows.engines import Engine
+
+# Where nothing was measured yet: a token costs one pass over the weights at the memory speed of a modest
+# box, and a reply is about half as long as it may be.
+_GUESSED_BYTES_PER_S = 10e9
+_GUESSED_SHARE_OF_LIMIT = 0.5
+_GUESSED_LOAD_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEstimate:
+    name: str
+    digest: str
+    parameters: int | None
+    cells: int
+    minutes: float
+    needs_bytes: int
+    measured: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """The plan in numbers. `basis` says whether the minutes come from measurements or are a guess."""
+
+    experiment: str
+    cells: int
+    skipped: int
+    calls: int
+    minutes: float
+    basis: str
+    peak_bytes: int
+    free_bytes: int
+    models: tuple[ModelEstimate, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def estimate(settings: Settings, *, emit: Emit) -> Estimate:
+    """The cells, calls, minutes and memory of a collection. Checks all that a collection would check."""
+    check_parallel(settings)
+    grid = make_grid(settings)
+    with open_engine(settings, emit=emit) as engine:
+        models = asyncio.run(_models(engine, settings, emit))
+    runs = _runs(settings, grid, emit)
+    plan = plan_cells(grid, models=models, done={run.key for run in runs if run.status == "done"})
+    parts = tuple(_model_estimate(model, cells, runs, settings) for model, cells in plan.by_model())
+    return Estimate(
+        experiment=settings.experiment,
+        cells=len(plan.cells),
+        skipped=plan.skipped,
+        calls=len(plan.cells),
+        minutes=round(sum(part.minutes for part in parts), 2),
+        basis=_basis(parts),
+        peak_bytes=max((part.needs_bytes for part in parts), default=0),
+        free_bytes=free_bytes(),
+        models=parts,
+    )
+
+
+async def _models(engine: Engine, settings: Settings, emit: Emit) -> list[Model]:
+    async with engine.host(timeout_s=settings.timeout) as host:
+        return await find_models(host, settings, emit=emit)
+
+
+def _runs(settings: Settings, grid: Grid, emit: Emit) -> list[Run]:
+    """What is recorded already, after the check that the texts are the ones it was begun with."""
+    ledger = the_ledger(settings)
+    try:
+        pinned = ledger.pinned(settings.experiment)
+        if pinned is None:
+            return []
+        merge_pins(settings.experiment, pinned, pin_of(grid))
+        return ledger.runs(settings.experiment)
+    except LedgerUnreachable as error:
+        emit({"event": "notice", "message": f"{error}; cells done before are not counted"})
+        return []
+
+
+def _model_estimate(
+    model: Model, cells: Sequence[Cell], runs: Sequence[Run], settings: Settings
+) -> ModelEstimate:
+    latencies = [_latency(run.metrics) for run in runs if run.digest == model.digest and run.status == "done"]
+    known = [latency for latency in latencies if latency is not None]
+    seconds = median(known) / 1000 if known else _guessed_seconds(model, cells)
+    strict_loads = len(cells) if settings.keep_alive == "0" else 1
+    total = len(cells) * seconds / settings.parallel + strict_loads * _GUESSED_LOAD_S
+    num_ctx = max(cell.sampling.num_ctx for cell in cells)
+    return ModelEstimate(
+        name=model.name,
+        digest=model.digest,
+        parameters=model.parameters,
+        cells=len(cells),
+        minutes=round(total / 60, 2),
+        needs_bytes=needed_bytes(model, num_ctx=num_ctx),
+        measured=bool(known),
+    )
+
+
+def _latency(metrics: Mapping[str, float]) -> float | None:
+    return metrics.get("latency_ms")
+
+
+def _guessed_seconds(model: Model, cells: Sequence[Cell]) -> float:
+    limit = sum(cell.sampling.num_predict for cell in cells) / len(cells)
+    return limit * _GUESSED_SHARE_OF_LIMIT * max(model.size_bytes, 1) / _GUESSED_BYTES_PER_S
+
+
+def _basis(parts: Sequence[ModelEstimate]) -> str:
+    if not parts:
+        return "nothing to do"
+    measured = sum(part.measured for part in parts)
+    if measured == len(parts):
+        return "from this experiment's own speed"
+    return "a rough guess from the models' sizes" if not measured else "partly measured, partly a rough guess"

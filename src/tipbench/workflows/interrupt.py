@@ -1,0 +1,40 @@
+"""Ctrl-C that is safe: the first one ends the work in order, the second one ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tipbench.errors import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Run it; SIGINT and SIGTERM cancel it, so that its `finally` blocks free what it holds."""
+    return asyncio.run(_cancel_on_signal(work))
+
+
+async def _cancel_on_signal(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _first_signal, loop, task)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise Interrupted("interrupted; what was generated is kept: run the same command to go on") from None
+
+
+def _first_signal(loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Nothing is lost by this: what counts as done is on disk, and the engine ends with its parent.
+        loop.add_signal_handler(number, os._exit, Interrupted.exit_code)
+    task.cancel()

@@ -1,0 +1,144 @@
+"""Getting results into the ledger: a durable spool in front, a process of its own that drains it behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tipbench.errors import LedgerUnreachable
+from tipbench.ledger import Spool, drain, follow, merge_pins, open_ledger, public_uri
+from tipbench.settings import home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tipbench.ledger import DrainReport
+    from tipbench.records import CellResult, Emit, Ledger, Pin
+    from tipbench.settings import Settings
+
+_REPORT_EVERY_S = 0.5
+
+
+def the_ledger(settings: Settings) -> Ledger:
+    return open_ledger(settings.mlflow_url, home=home(), host_header=settings.mlflow_host_header)
+
+
+def the_spool() -> Spool:
+    return Spool(home() / "spool.db")
+
+
+def sync(settings: Settings) -> DrainReport:
+    """Move everything that waits in the spool into its ledger, now."""
+    with the_spool() as spool:
+        return drain(spool, lambda uri: _ledger_for(uri, settings), lock=home() / "writer.lock")
+
+
+def sync_until_closed(settings: Settings) -> DrainReport:
+    """Go on moving until standard input closes, which it does when the collector ends, however it ends."""
+    os.nice(5)
+    with the_spool() as spool:
+        return follow(
+            spool,
+            lambda uri: _ledger_for(uri, settings),
+            lock=home() / "writer.lock",
+            life_line=sys.stdin.buffer,
+        )
+
+
+def synced_ledger(settings: Settings) -> Ledger:
+    """The ledger to read from, after what waited for it has been recorded."""
+    with the_spool() as spool:
+        waiting = bool(spool.pending())
+    if waiting:
+        sync(settings)
+    return the_ledger(settings)
+
+
+def _ledger_for(uri: str, settings: Settings) -> Ledger:
+    """The spool knows ledgers by addresses without passwords; the one in use is opened with its own."""
+    if uri == public_uri(settings.mlflow_url, home=home()):
+        return the_ledger(settings)
+    return open_ledger(uri, home=home(), host_header=settings.mlflow_host_header)
+
+
+class Recorder:
+    """One collection's way into the ledger. A ledger that cannot be reached delays recording, no more."""
+
+    def __init__(self, *, settings: Settings, spool: Spool, emit: Emit) -> None:
+        self._settings = settings
+        self._spool = spool
+        self._emit = emit
+        self._pin: Pin | None = None
+        self._writer: subprocess.Popen[bytes] | None = None
+        self.ledger_uri = public_uri(settings.mlflow_url, home=home())
+
+    @classmethod
+    @contextmanager
+    def open(cls, settings: Settings, *, emit: Emit) -> Iterator[Recorder]:
+        with the_spool() as spool:
+            recorder = cls(settings=settings, spool=spool, emit=emit)
+            try:
+                yield recorder
+            finally:
+                recorder._let_go()
+
+    def begin(self, pin: Pin) -> set[str]:
+        """Pin the experiment and start the writer; the keys of cells that need not be generated again."""
+        experiment = self._settings.experiment
+        try:
+            ledger = the_ledger(self._settings)
+            self._pin = ledger.pin(experiment, pin)
+            done = {run.key for run in ledger.runs(experiment) if run.status == "done"}
+        except LedgerUnreachable as error:
+            self._emit(
+                {"event": "notice", "message": f"{error}; going on: cells are kept on this disk meanwhile"}
+            )
+            known = self._spool.known_pin(self.ledger_uri, experiment)
+            self._pin = merge_pins(experiment, known, pin) if known else pin
+            done = self._spool.known_keys(self.ledger_uri, experiment)
+        self._start_writer()
+        return done | self._spool.pending_keys(self.ledger_uri, experiment)
+
+    def put(self, result: CellResult) -> None:
+        """Durable when this returns."""
+        assert self._pin is not None  # noqa: S101 - `begin` comes first
+        self._spool.put(self.ledger_uri, self._settings.experiment, self._pin, result)
+
+    def finish(self) -> int:
+        """Wait for the writer to drain what it can; how many cells are still only on this disk."""
+        self._let_go()
+        total = self._left()
+        while self._writer is not None and self._writer.poll() is None:
+            left = self._left()
+            if left:
+                self._emit({"event": "recording", "total": total, "left": left})
+            time.sleep(min(_REPORT_EVERY_S, 0.05 if not left else _REPORT_EVERY_S))
+        return self._left()
+
+    def _left(self) -> int:
+        return len(self._spool.pending_keys(self.ledger_uri, self._settings.experiment))
+
+    def _start_writer(self) -> None:
+        env = os.environ | {
+            "MLFLOW_TRACKING_URI": self._settings.mlflow_url,
+            "TIPBENCH_MLFLOW_HOST_HEADER": self._settings.mlflow_host_header,
+            "TIPBENCH_HOME": str(home()),
+        }
+        # A session of its own: Ctrl-C must not end it before it has recorded what is there.
+        self._writer = subprocess.Popen(
+            [sys.executable, "-m", "tipbench", "sync", "--follow"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            start_new_session=True,
+        )
+
+    def _let_go(self) -> None:
+        """Close the writer's life line: it drains what is there and ends by itself."""
+        if self._writer is not None and self._writer.stdin is not None:
+            self._writer.stdin.close()

@@ -1,0 +1,157 @@
+"""The Ollama client: what it sends, and what it makes of everything a host can answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stand_in import FakeModel, StandIn, running
+from tipbench.engine.ollama import OllamaHost, connect, full_name, storable
+from tipbench.errors import EngineFailure, EngineUnreachable
+from tipbench.records import ChatRequest, Message, Sampling
+
+SCHEMA = {"type": "array", "items": {"type": "string"}}
+
+
+def a_request(**changes: Any) -> ChatRequest:  # noqa: ANN401 - any of the record's fields
+    values: dict[str, Any] = {
+        "model": "a:1b",
+        "messages": (
+            Message(role="system", content="Be brief."),
+            Message(role="user", content="Tips, please."),
+        ),
+        "sampling": Sampling(temperature=0.3, num_ctx=2048, num_predict=77, think=False),
+        "seed": 12345,
+    }
+    return ChatRequest(**(values | changes))
+
+
+async def open_host(stand_in: StandIn, *, timeout_s: float = 10) -> OllamaHost:
+    return await connect(stand_in.url, kind="ollama", timeout_s=timeout_s)
+
+
+async def test_every_option_reaches_the_wire() -> None:
+    """Temperature, seed, context, limit, schema, think, keep_alive and both messages are in the body."""
+    with running(StandIn([FakeModel("a:1b")])) as stand_in:
+        host = await open_host(stand_in)
+        await host.chat(a_request(format=SCHEMA), keep_alive="7m")
+        await host.close()
+    sent = stand_in.chats[0]
+    assert sent["options"] == {"temperature": 0.3, "seed": 12345, "num_ctx": 2048, "num_predict": 77}
+    assert sent["format"] == SCHEMA
+    assert sent["think"] is False
+    assert sent["keep_alive"] == "7m"
+    assert [m["role"] for m in sent["messages"]] == ["system", "user"]
+
+
+async def test_think_is_sent_when_the_prompt_asks_for_it() -> None:
+    """`think: true` reaches the model, and without a schema no format is sent."""
+    with running(StandIn([FakeModel("a:1b")])) as stand_in:
+        host = await open_host(stand_in)
+        sampling = Sampling(temperature=0.0, num_ctx=512, num_predict=10, think=True)
+        await host.chat(a_request(sampling=sampling), keep_alive="0")
+        await host.close()
+    assert stand_in.chats[0]["think"] is True
+    assert "format" not in stand_in.chats[0]
+    assert stand_in.chats[0]["keep_alive"] == 0
+
+
+async def test_load_time_is_kept_out_of_latency() -> None:
+    """A reply that took 1.02 s of which 1 s was loading has a latency of 20 ms."""
+    with running(StandIn([FakeModel("a:1b")])) as stand_in:
+        host = await open_host(stand_in)
+        done = await host.chat(a_request(), keep_alive="5m")
+        await host.close()
+    assert done.latency_ms == pytest.approx(20)
+    assert done.load_ms == pytest.approx(1000)
+    assert done.tokens_per_s == pytest.approx(6000)
+
+
+@pytest.mark.parametrize(
+    ("fault", "retryable", "words"),
+    [
+        ("drop", True, "connection broke"),
+        ("500", True, "500: out of luck"),
+        ("404", False, "404: out of luck"),
+        ("torn", True, "connection broke"),
+        ("garbage", True, "not what Ollama sends"),
+        ("error-line", True, "the runner died"),
+        ("stall", True, "no sign"),
+    ],
+)
+async def test_faults_become_failures(fault: str, retryable: bool, words: str) -> None:  # noqa: FBT001
+    """Whatever the wire does wrong is an EngineFailure that says whether asking again may help."""
+    with running(StandIn([FakeModel("a:1b")], fault=lambda _n, _b: fault)) as stand_in:
+        host = await open_host(stand_in, timeout_s=0.5)
+        with pytest.raises(EngineFailure, match=words) as caught:
+            await host.chat(a_request(), keep_alive="5m")
+        await host.close()
+    assert caught.value.retryable is retryable
+    assert not caught.value.unreachable
+
+
+@pytest.mark.parametrize(("fault", "cut"), [("length", "reply"), ("full-context", "prompt"), ("none", None)])
+async def test_cut_texts_are_marked(fault: str, cut: str | None) -> None:
+    """A reply that hit its limit and a prompt that filled the context never pass for whole ones."""
+    with running(StandIn([FakeModel("a:1b")], fault=lambda _n, _b: fault)) as stand_in:
+        host = await open_host(stand_in)
+        done = await host.chat(a_request(), keep_alive="5m")
+        await host.close()
+    assert done.cut == cut
+
+
+async def test_a_context_shorter_than_asked_for_counts() -> None:
+    """A prompt that fills the model's own context was cut, whatever larger context was asked for."""
+    with running(StandIn([FakeModel("a:1b")])) as stand_in:
+        host = await open_host(stand_in)
+        done = await host.chat(a_request(context_length=100), keep_alive="5m")
+        await host.close()
+    assert done.cut == "prompt"
+
+
+async def test_models_are_described_with_size_and_digest() -> None:
+    """The parameter count comes from show, the digest from the listing, and a missing size is None."""
+    with running(
+        StandIn([FakeModel("a:1b", parameters=494_000_000), FakeModel("b:latest", parameters=None)])
+    ) as s:
+        host = await open_host(s)
+        first, second = await host.models()
+        assert (await host.model("b")) == second
+        assert (await host.model("c")) is None
+        await host.close()
+    assert first.parameters == 494_000_000
+    assert first.digest == FakeModel("a:1b").digest
+    assert first.context_length == 8192
+    assert second.parameters is None
+
+
+async def test_nobody_at_the_address() -> None:
+    """A port where nothing listens is EngineUnreachable, with what to type."""
+    with running(StandIn([])) as stand_in:
+        url = stand_in.url
+    with pytest.raises(EngineUnreachable, match="ollama serve"):
+        await connect(url, kind="ollama", timeout_s=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("llama3.2", "llama3.2:latest"),
+        ("a:1b", "a:1b"),
+        ("h:80/x/a", "h:80/x/a:latest"),
+        ("h/a:1b", "h/a:1b"),
+    ],
+)
+def test_full_name(name: str, full: str) -> None:
+    """A name without a tag is the tag `latest`; a port in a registry's name is no tag."""
+    assert full_name(name) == full
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("plain", "plain"), ("a\x00b", "a\ufffdb"), ("half \ud83d!", "half \ufffd!"), ("\ud83d\ude00", "😀")],
+)
+def test_storable(text: str, kept: str) -> None:
+    """What no database takes is replaced; a surrogate pair split over two parts is put together."""
+    assert storable(text) == kept

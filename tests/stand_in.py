@@ -1,0 +1,295 @@
+"""A stand-in for an Ollama host: a real HTTP server on loopback, with faults on demand.
+
+It generates nothing and remembers what it saw. It is for what a well-behaved engine never does (stalls, torn
+streams, models that will not unload) and for measuring what tipbench itself costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+TIPS = json.dumps(
+    [
+        f"Write down the first step of the report, then work on it for {n} minutes."
+        for n in (5, 10, 15, 20, 25)
+    ]
+)
+
+
+@dataclass
+class FakeModel:
+    name: str
+    parameters: int | None = 500_000_000
+    size: int = 1_000_000
+    context_length: int = 8192
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.name.encode()).hexdigest()
+
+
+Fault = Callable[[int, dict[str, Any]], "str | None"]
+
+
+@dataclass
+class StandIn:
+    """What the host has, how it behaves, and what it saw.
+
+    `fault(number, body)` is asked before each chat reply and may return `drop`, `500`, `404`, `torn`,
+    `stall`, `garbage`, `error-line`, `length` or `full-context`.
+    """
+
+    models: list[FakeModel]
+    latency_s: float = 0.0
+    reply: str = TIPS
+    fault: Fault = lambda _number, _body: None
+    unloads: bool = True
+    load_error: dict[str, str] = field(default_factory=dict)
+    resident: list[str] = field(default_factory=list)
+    chats: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+    in_flight: list[str] = field(default_factory=list)
+    most_models_in_flight: int = 0
+    most_resident: int = 0
+    url: str = ""
+    keep: bool = True
+
+    @property
+    def switches(self) -> int:
+        names = [chat["model"] for chat in self.chats]
+        return sum(a != b for a, b in pairwise(names))
+
+    def model(self, name: str) -> FakeModel | None:
+        wanted = name if ":" in name else f"{name}:latest"
+        return next((m for m in self.models if m.name in {name, wanted}), None)
+
+    def load(self, name: str) -> None:
+        if name not in self.resident:
+            self.resident.append(name)
+            self.loads.append(name)
+        self.most_resident = max(self.most_resident, len(self.resident))
+
+
+class _Gone(Exception):  # the client's connection is to be dropped
+    pass
+
+
+class _Connection:
+    def __init__(self, host: StandIn, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.host = host
+        self.reader = reader
+        self.writer = writer
+
+    async def serve(self) -> None:
+        with suppress(_Gone, ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                method, path, _ = head.split(" ", 2)
+                length = next(
+                    (
+                        int(line[15:])
+                        for line in head.lower().split("\r\n")
+                        if line.startswith("content-length:")
+                    ),
+                    0,
+                )
+                body = json.loads(await self.reader.readexactly(length)) if length else {}
+                await self.route(method, path, body)
+
+    async def serve_and_close(self) -> None:
+        try:
+            await self.serve()
+        finally:
+            self.writer.close()
+
+    async def route(self, method: str, path: str, body: dict[str, Any]) -> None:
+        if self.host.keep:
+            self.host.requests.append((path, body))
+        handler = {
+            "/api/version": self.version,
+            "/api/tags": self.tags,
+            "/api/show": self.show,
+            "/api/ps": self.ps,
+            "/api/generate": self.generate,
+            "/api/chat": self.chat,
+            "/api/pull": self.pull,
+        }.get(path)
+        if handler is None:
+            await self.send(404, {"error": f"no route {method} {path}"})
+        else:
+            await handler(body)
+
+    async def send(self, status: int, payload: object) -> None:
+        data = json.dumps(payload).encode()
+        self.writer.write(
+            b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % (status, len(data))
+        )
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def lines(self, parts: list[dict[str, Any]], *, torn: bool = False, raw: bytes = b"") -> None:
+        self.writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        data = raw or b"".join(json.dumps(part).encode() + b"\n" for part in parts)
+        self.writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+        if torn:
+            await self.writer.drain()
+            raise _Gone
+        self.writer.write(b"0\r\n\r\n")
+        await self.writer.drain()
+
+    async def version(self, _body: dict[str, Any]) -> None:
+        await self.send(200, {"version": "0.0.0-stand-in"})
+
+    async def tags(self, _body: dict[str, Any]) -> None:
+        models = [
+            {
+                "name": m.name,
+                "model": m.name,
+                "digest": m.digest,
+                "size": m.size,
+                "details": {"family": "test"},
+            }
+            for m in self.host.models
+        ]
+        await self.send(200, {"models": models})
+
+    async def show(self, body: dict[str, Any]) -> None:
+        model = self.host.model(body["model"])
+        if model is None:
+            await self.send(404, {"error": f"model '{body['model']}' not found"})
+            return
+        info: dict[str, Any] = {"general.architecture": "test", "test.context_length": model.context_length}
+        if model.parameters is not None:
+            info["general.parameter_count"] = model.parameters
+        await self.send(
+            200, {"details": {"family": "test", "quantization_level": "Q4_0"}, "model_info": info}
+        )
+
+    async def ps(self, _body: dict[str, Any]) -> None:
+        found = [m for m in map(self.host.model, self.host.resident) if m is not None]
+        models = [
+            {"name": m.name, "model": m.name, "digest": m.digest, "size": m.size, "size_vram": 0}
+            for m in found
+        ]
+        await self.send(200, {"models": models})
+
+    async def pull(self, body: dict[str, Any]) -> None:
+        self.host.models.append(FakeModel(body["model"]))
+        await self.lines(
+            [{"status": "pulling", "total": 100, "completed": n} for n in (10, 100)] + [{"status": "success"}]
+        )
+
+    async def generate(self, body: dict[str, Any]) -> None:
+        name = body["model"]
+        if body.get("keep_alive") == 0:
+            if self.host.unloads and name in self.host.resident:
+                self.host.resident.remove(name)
+            await self.send(200, {"model": name, "response": "", "done": True, "done_reason": "unload"})
+        elif name in self.host.load_error:
+            await self.send(500, {"error": self.host.load_error[name]})
+        else:
+            self.host.load(name)
+            done = {
+                "model": name,
+                "response": "",
+                "done": True,
+                "done_reason": "load",
+                "load_duration": 50_000_000,
+            }
+            await self.send(200, done)
+
+    async def chat(self, body: dict[str, Any]) -> None:
+        host, name = self.host, body["model"]
+        host.chats.append(body if host.keep else {"model": name})
+        fault = host.fault(len(host.chats), body)
+        host.load(name)
+        host.in_flight.append(name)
+        host.most_models_in_flight = max(host.most_models_in_flight, len(set(host.in_flight)))
+        try:
+            await asyncio.sleep(host.latency_s)
+            await self.answer(name, body, fault)
+        finally:
+            host.in_flight.remove(name)
+            if body.get("keep_alive") == 0 and host.unloads and name in host.resident:
+                host.resident.remove(name)
+
+    async def answer(self, name: str, body: dict[str, Any], fault: str | None) -> None:
+        if fault == "drop":
+            raise _Gone
+        if fault == "stall":
+            await asyncio.sleep(3600)
+        if fault in {"500", "404"}:
+            await self.send(int(fault), {"error": "out of luck"})
+            return
+        if fault == "garbage":
+            await self.lines([], raw=b'["not", "an", "object"]\n')
+            return
+        message = {"model": name, "message": {"role": "assistant", "content": self.host.reply}, "done": False}
+        last = {
+            "model": name,
+            "message": {"role": "assistant", "content": ""},
+            "done": True,
+            "done_reason": "length" if fault == "length" else "stop",
+            "total_duration": 1_020_000_000,
+            "load_duration": 1_000_000_000,
+            "prompt_eval_count": body["options"]["num_ctx"] if fault == "full-context" else 100,
+            "prompt_eval_duration": 5_000_000,
+            "eval_count": 60,
+            "eval_duration": 10_000_000,
+        }
+        if fault == "torn":
+            await self.lines([message], torn=True)
+        elif fault == "error-line":
+            await self.lines([message, {"error": "the runner died"}])
+        else:
+            await self.lines([message, last])
+
+
+@contextmanager
+def running(host: StandIn) -> Iterator[StandIn]:
+    """Serve it from a thread until the block ends."""
+    loop = asyncio.new_event_loop()
+    started = threading.Event()
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = loop.create_task(_Connection(host, reader, writer).serve_and_close())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def serve() -> asyncio.Server:
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        host.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return server
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        server = loop.run_until_complete(serve())
+        loop.call_soon(started.set)
+        loop.run_forever()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    started.wait()
+    try:
+        yield host
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
