@@ -67,7 +67,10 @@ def sample_result(
         "rubric_id": "tip-v1",
         "rubric_hash": "r" * 64,
         "host": Host(kind="ollama", url="http://localhost:11434", version="0.9"),
-        "messages": (Message(role="system", content="You help."), Message(role="user", content=f"Scene {n}\r\n")),
+        "messages": (
+            Message(role="system", content="You help."),
+            Message(role="user", content=f"Scene {n}\r\n"),
+        ),
         "started_ms": started,
         "ended_ms": started + 500,
     }

@@ -258,8 +258,8 @@ class _Connection:
 
 
 @contextmanager
-def running(host: StandIn) -> Iterator[StandIn]:
-    """Serve it from a thread until the block ends."""
+def running(host: StandIn, stop: list[Callable[[], None]] | None = None) -> Iterator[StandIn]:
+    """Serve it from a thread until the block ends, or until the function put into `stop` is called."""
     loop = asyncio.new_event_loop()
     started = threading.Event()
     tasks: set[asyncio.Task[None]] = set()
@@ -288,8 +288,11 @@ def running(host: StandIn) -> Iterator[StandIn]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     started.wait()
+    if stop is not None:
+        stop.append(loop.stop)
     try:
         yield host
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        with suppress(RuntimeError):  # it was stopped before
+            loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -17,17 +17,21 @@ from tipbench.errors import BadSetting
 
 Check = Callable[[Any], str | None]
 
+WHAT, HOW, WHERE = "What is generated", "How the engine is used", "Where it is recorded"
+
 
 def _setting(
     default: object,
     about: str,
     *,
+    group: str = WHAT,
     env: str = "",
     check: Check | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401 - a dataclass field stands in for a value of any type
     """A row of the table. `check` returns what is wrong with a value, or None."""
-    return field(default=default, metadata={"help": about, "env": env, "check": check, "choices": choices})
+    about_it = {"help": about, "group": group, "env": env, "check": check, "choices": choices}
+    return field(default=default, metadata=about_it)
 
 
 def _at_least(least: float, most: float = math.inf) -> Check:
@@ -68,7 +72,7 @@ def _url(value: str) -> str | None:
 
 
 def _duration(value: str) -> str | None:
-    if re.fullmatch(r"0|\d{1,6}(s|m|h)", value):
+    if re.fullmatch(r"0|[1-9]\d{0,5}(s|m|h)", value):
         return None
     return f"{value!r} is not a time such as 90s, 5m or 1h, nor 0 (a model must not stay loaded for ever)"
 
@@ -92,15 +96,21 @@ class Settings:
         0, "how many of the suite's scenarios, in its order; 0 is all", check=_at_least(0)
     )
     temperature: float = _setting(0.7, "sampling temperature", check=_at_least(0, 5))
-    experiment: str = _setting("tip-bench-auto", "the MLflow experiment that holds the cells", check=_name)
+    experiment: str = _setting(
+        "tip-bench-auto", "the MLflow experiment that holds the cells", check=_name, group=WHERE
+    )
     max_model_b: float = _setting(
-        4.0, "refuse models of more than this many billion parameters", check=_at_least(0.001)
+        4.0, "refuse models of more than this many billion parameters", check=_at_least(0.001), group=HOW
     )
     ollama_url: str = _setting(
-        "http://localhost:11434", "the Ollama host to generate on", env="OLLAMA_HOST", check=_url
+        "http://localhost:11434", "the Ollama host to generate on", env="OLLAMA_HOST", check=_url, group=HOW
     )
     mlflow_url: str = _setting(
-        "", "an MLflow server; empty is the embedded store", env="MLFLOW_TRACKING_URI", check=None
+        "",
+        "an MLflow server; empty is the embedded store",
+        env="MLFLOW_TRACKING_URI",
+        check=None,
+        group=WHERE,
     )
     suite: str = _setting("tip", "what is evaluated: a suite that ships, or the folder of your own")
     seed: int = _setting(
@@ -111,6 +121,7 @@ class Settings:
         1,
         "requests in flight to the one loaded model; above 1 the same seed may give another text",
         check=_at_least(1, 64),
+        group=HOW,
     )
     diversity: bool = _setting(
         False, "measure how different a cell's candidates are from each other (lexical)"
@@ -119,6 +130,7 @@ class Settings:
         "auto",
         "auto takes Ollama where it answers, else the embedded engine where it has the models",
         choices=("auto", "ollama", "embedded"),
+        group=HOW,
     )
     num_ctx: int = _setting(
         0, "context length in tokens; 0 is what the suite says", check=_at_least(0, 2**20)
@@ -130,30 +142,42 @@ class Settings:
         "5m",
         "how long the host keeps the model after a reply; 0 unloads after every one",
         check=_duration,
+        group=HOW,
     )
     prompt_cache: bool = _setting(
         False,
         "let the embedded engine reuse a prompt's beginning: faster, but the same seed may give another text",
+        group=HOW,
     )
     gguf: tuple[str, ...] = _setting(
-        (), "more models for the embedded engine: name=path of a GGUF file, separated by commas"
+        (), "more models for the embedded engine: name=path of a GGUF file, separated by commas", group=HOW
     )
-    pull: bool = _setting(False, "let the host download models that it does not have")
-    evict: bool = _setting(False, "unload a model that somebody else has loaded on the host")
-    wait: bool = _setting(False, "when the host is busy with another collection, wait for it")
+    pull: bool = _setting(False, "let the host download models that it does not have", group=HOW)
+    evict: bool = _setting(False, "unload a model that somebody else has loaded on the host", group=HOW)
+    wait: bool = _setting(False, "when the host is busy with another collection, wait for it", group=HOW)
     unload_timeout: float = _setting(
-        30.0, "seconds the host may take to let go of a model before that is an error", check=_at_least(0.1)
+        30.0,
+        "seconds the host may take to let go of a model before that is an error",
+        check=_at_least(0.1),
+        group=HOW,
     )
     timeout: float = _setting(
-        300.0, "seconds without a sign from the engine before a call is retried", check=_at_least(0.1)
+        300.0,
+        "seconds without a sign from the engine before a call is retried",
+        check=_at_least(0.1),
+        group=HOW,
     )
     retries: int = _setting(
-        3, "how often a failed call is tried again before its cell counts as failed", check=_at_least(0, 20)
+        3,
+        "how often a failed call is tried again before its cell counts as failed",
+        check=_at_least(0, 20),
+        group=HOW,
     )
     mlflow_host_header: str = _setting(
         "",
         "the Host header to send to an MLflow server that runs with --allowed-hosts",
         env="TIPBENCH_MLFLOW_HOST_HEADER",
+        group=WHERE,
     )
 
     @classmethod

@@ -46,11 +46,12 @@ def _parameter(row: Field[Any]) -> inspect.Parameter:
     default = default_of(row)
     is_flag = isinstance(default, bool)
     option = typer.Option(
-        *([f"{flag}/--no-{flag[2:]}"] if is_flag else [flag]),
-        help=row.metadata["help"],
+        flag,
+        help=_help(row),
+        rich_help_panel=row.metadata["group"],
         envvar=row.metadata["env"] or None,
         metavar=None if is_flag else "|".join(row.metadata["choices"]) or _METAVARS[type(default)],
-        show_default=_shown(default),
+        show_default=False,
         autocompletion=_completion(row),
     )
     kind = bool | None if is_flag else str | None
@@ -58,15 +59,24 @@ def _parameter(row: Field[Any]) -> inspect.Parameter:
     return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _shown(default: object) -> str | bool:
+def _help(row: Field[Any]) -> str:
+    shown = shown_default(row)
+    return f"{row.metadata['help']} (default: {shown})" if shown else row.metadata["help"]
+
+
+def shown_default(row: Field[Any]) -> str:
+    """The default as one would type it; nothing for a flag that is off or a text that is empty."""
+    default = default_of(row)
     if isinstance(default, bool):
-        return "on" if default else False
-    return ",".join(default) if isinstance(default, tuple) else str(default)
+        return ""
+    return ", ".join(default) if isinstance(default, tuple) else str(default)
 
 
 def _completion(row: Field[Any]) -> Callable[[str], list[str]] | None:
     if row.metadata["choices"]:
-        return lambda incomplete: [choice for choice in row.metadata["choices"] if choice.startswith(incomplete)]
+        return lambda incomplete: [
+            choice for choice in row.metadata["choices"] if choice.startswith(incomplete)
+        ]
     return _COMPLETIONS.get(row.name)
 
 

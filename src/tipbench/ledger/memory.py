@@ -74,7 +74,8 @@ class MemoryLedger:
         found = [entry for entry in every if entry[0].run_id.startswith(text)]
         found = found or [entry for entry in every if entry[0].key.startswith(text)]
         if len(found) > 1:
-            raise NotFound(f"{len(found)} runs at {self.uri} begin with {text!r}; give more of the id")
+            some = ", ".join(f"{run.run_id} in {run.experiment!r}" for run, _ in found[:3])
+            raise NotFound(f"{len(found)} runs begin with {text!r} ({some}, …); give more of the id")
         if not found:
             raise NotFound(f"there is no run {text!r} at {self.uri}")
         return found[0]

@@ -277,7 +277,9 @@ class Store:
             raise fault(error, self.address) from None
 
     def _ask(self, ask: Callable[[Any], T]) -> T:
-        with _sending_host(self._host_header):
+        with _sending_host(self._host_header), warnings.catch_warnings():
+            # what MLflow does wrong with the libraries below it is not for our users to read
+            warnings.simplefilter("ignore")
             return ask(self._client)
 
 

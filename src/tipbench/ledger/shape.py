@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tipbench.errors import BadInput
@@ -112,8 +112,9 @@ def metrics_of(result: CellResult) -> dict[str, float]:
 
 def texts_of(result: CellResult) -> dict[str, str]:
     """The long texts by the name of their artifact; thinking is kept where there was any."""
+    candidates = tuple(replace(each, text=chunks.storable(each.text)) for each in result.candidates)
     texts = {
-        CANDIDATES: candidates_to_json(result.candidates),
+        CANDIDATES: candidates_to_json(candidates),
         PROMPT: prompt_text(result.messages),
         RAW: result.completion.text if result.completion else "",
         THINKING: result.completion.thinking if result.completion else "",

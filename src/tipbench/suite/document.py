@@ -57,7 +57,8 @@ def split_sections(
     marks = [(index, title) for index, line in enumerate(lines) if (title := _title(line, titles))]
     _check_headings(document, lines, marks, titles=titles, path=path, problems=problems)
     sections: dict[str, Section] = {}
-    for (index, title), (stop, _) in zip(marks, [*marks[1:], (len(lines), "")], strict=True):
+    stops = [*(index for index, _ in marks[1:]), len(lines)]
+    for (index, title), stop in zip(marks, stops, strict=False):
         section = _trimmed(lines[index + 1 : stop], first_line=document.body_line + index + 1)
         if title in sections:
             problems.add(path, f"the section '# {title.title()}' is there twice", line=section.line - 1)

@@ -287,7 +287,7 @@ def _check_defaults(own: Head, prompts: list[Prompt], problems: Problems) -> Non
     for name in dict.fromkeys(defaults):
         if name not in ids and name not in broken:
             message = (
-                f"'default_prompts' names '{name}', which is no prompt of the suite{did_you_mean(name, ids)}"
+                f"'default_prompts' names '{name}', which is no prompt of the suite (there are {listed(ids)})"
             )
             problems.add(path, message, line=line)
         if defaults.count(name) > 1:

@@ -42,6 +42,11 @@ class Prompt:
     system_line: int
     user_line: int
 
+    @property
+    def asked(self) -> Literal["json", "text"]:
+        """The form that a good reply has."""
+        return "text" if self.output == "text" else "json"
+
     def schema(self, reply: Reply, *, n_tips: int) -> dict[str, Any] | None:
         """The JSON schema to send along with the messages, or None where the prompt asks for free text."""
         return reply.schema(n_tips) if self.output == "schema" else None

@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from tipbench.engine.embedded import parse_gguf_option, serve, start_engine
+from tipbench.engine.embedded import SMOLLM2, parse_gguf_option, serve, start_engine
 from tipbench.errors import BadInput, EngineUnreachable, Unavailable
 
 Start = Callable[..., AbstractContextManager[tuple[str, psutil.Process]]]
@@ -50,8 +50,8 @@ def test_a_signal_ends_it_cleanly(tiny: Path, number: int) -> None:
 
 def test_a_signal_ends_it_in_the_middle_of_a_reply(smollm2: Path, engine_process: Start) -> None:
     """A long reply under way does not hold the engine up for more than its grace."""
-    with engine_process() as (url, process):
-        request = {"model": "smollm2:135m", "prompt": "Hi", "options": {"num_predict": 2000}}
+    with engine_process(f"--gguf={SMOLLM2}={smollm2}") as (url, process):
+        request = {"model": SMOLLM2, "prompt": "Hi", "options": {"num_predict": 2000}}
         with httpx.stream("POST", f"{url}/api/generate", json=request, timeout=60) as response:
             next(response.iter_lines())
             process.terminate()
@@ -130,9 +130,9 @@ def test_a_killed_parent_leaves_no_engine_behind(tiny: Path) -> None:
 
 def test_a_client_that_hangs_up_stops_the_generation(smollm2: Path, engine_process: Start) -> None:
     """Whether it streamed or waited for the whole reply: when the client is gone, the engine is free again."""
-    long = {"model": "smollm2:135m", "prompt": "Tell me a story.", "options": {"num_predict": 3000}}
+    long = {"model": SMOLLM2, "prompt": "Tell me a story.", "options": {"num_predict": 3000}}
     short = {**long, "stream": False, "options": {"num_predict": 2}}
-    with engine_process("--threads=1") as (url, process):
+    with engine_process("--threads=1", f"--gguf={SMOLLM2}={smollm2}") as (url, process):
         with httpx.stream("POST", f"{url}/api/generate", json=long, timeout=60) as response:
             next(response.iter_lines())
         with pytest.raises(httpx.ReadTimeout):

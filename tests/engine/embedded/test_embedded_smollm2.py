@@ -18,7 +18,7 @@ MB = 1 << 20
 QUESTION = [{"role": "user", "content": "Name three things that help a tired person sleep."}]
 
 
-def text(url: str, *, seed: int, num_predict: int = 40) -> str:
+def text(url: str, *, seed: int, num_predict: int = 30) -> str:
     with ollama.Client(host=url) as client:
         options = {"seed": seed, "temperature": 0.7, "num_predict": num_predict}
         return str(client.chat(SMOLLM2, messages=QUESTION, options=options).message.content)
@@ -26,7 +26,7 @@ def text(url: str, *, seed: int, num_predict: int = 40) -> str:
 
 def test_it_speaks_english(smollm2: Path) -> None:
     """The model answers a question in words, most of which are plain English ones."""
-    with start_engine(models={}, threads=1) as url:
+    with start_engine(models={SMOLLM2: smollm2}, threads=1) as url:
         words = re.findall(r"[a-z']+", text(url, seed=1).lower())
     common = {
         "a",
@@ -51,11 +51,11 @@ def test_it_speaks_english(smollm2: Path) -> None:
 
 def test_same_seed_same_text_whatever_came_before(smollm2: Path) -> None:
     """Order, a reload, and one or two threads change nothing; another seed does."""
-    with start_engine(models={}, threads=1) as url:
+    with start_engine(models={SMOLLM2: smollm2}, threads=1) as url:
         first, second = text(url, seed=1), text(url, seed=2)
         httpx.post(f"{url}/api/generate", json={"model": SMOLLM2, "keep_alive": 0})
         assert [text(url, seed=2), text(url, seed=1)] == [second, first]
-    with start_engine(models={}, threads=2) as url:
+    with start_engine(models={SMOLLM2: smollm2}, threads=2) as url:
         assert [text(url, seed=1), text(url, seed=2)] == [first, second]
     assert first != second
 
@@ -65,7 +65,7 @@ def test_memory_is_really_given_back(
 ) -> None:
     """The process grows by what `/api/ps` says, and shrinks when the model is unloaded or its time is up."""
     request = {"model": SMOLLM2, "prompt": "Hi", "stream": False, "options": {"num_predict": 2}}
-    with engine_process("--threads=1") as (url, process):
+    with engine_process("--threads=1", f"--gguf={SMOLLM2}={smollm2}") as (url, process):
 
         def resident() -> int:
             return int(process.memory_info().rss)

@@ -8,7 +8,7 @@ import sys
 import threading
 
 from tipbench.engine.embedded.server import serve
-from tipbench.engine.embedded.weights import known_models, parse_gguf_option
+from tipbench.engine.embedded.weights import parse_gguf_option
 from tipbench.errors import TipbenchError
 
 
@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
         serve(
-            models=known_models(dict(map(parse_gguf_option, options.gguf))),
+            models=dict(map(parse_gguf_option, options.gguf)),
             host=options.host,
             port=options.port,
             threads=options.threads,

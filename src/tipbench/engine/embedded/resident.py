@@ -112,9 +112,10 @@ class Resident:
         self._start_timer()
 
     async def _unload(self) -> None:
-        llama, self._llama = self._llama, None
-        if llama is not None:
-            await _to_the_end(llama.close())
+        """It counts as loaded until its memory is free, which is what `/api/ps` is asked for."""
+        if self._llama is not None:
+            await _to_the_end(self._llama.close())
+            self._llama = None
 
     def _start_timer(self) -> None:
         self._stop_timer()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_THREADS = 4
 _GRACE_S = 1
+_IDLE_S = 3600
 
 
 def check_installed() -> None:
@@ -60,12 +61,19 @@ def serve(
         threads=threads or default_threads(), parallel=parallel, prompt_cache=prompt_cache, verbose=verbose
     )
     catalog = Catalog(models)
-    # a failed assertion in llama.cpp would otherwise start a debugger on us before it ends the process
-    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    _prepare_environment()
     listener = _listen(host, port)
     with listener:
         app = build_app(Engine(catalog=catalog, tuning=tuning), ready=lambda: ready(_address(listener)))
         asyncio.run(_run(app, listener, verbose=verbose))
+
+
+def _prepare_environment() -> None:
+    """What llama.cpp and its threads read when they are first loaded; a person's own values stay."""
+    # by default a waiting thread spins for long: on a busy machine two threads were ten times slower than one
+    os.environ.setdefault("GOMP_SPINCOUNT", "200")
+    # a failed assertion would start a debugger on us before it ends the process
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 
 async def _run(app: object, listener: socket.socket, *, verbose: bool) -> None:
@@ -83,6 +91,8 @@ async def _run(app: object, listener: socket.socket, *, verbose: bool) -> None:
         access_log=verbose,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
+        # Ollama never closes an idle connection; a client that reuses one must not race with us
+        timeout_keep_alive=_IDLE_S,
     )
     server = Server(config)
     _end_on_signals(server)

@@ -1,0 +1,56 @@
+"""What every test has: a home of its own, and no network but loopback."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tipbench.ledger import open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _only_loopback() -> Iterator[None]:
+    """A test that reaches for the network fails at once instead of depending on it."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:  # noqa: ANN401 - the library's own signature
+        if self.family != socket.AF_UNIX and not str(address[0]).startswith(("127.", "::1", "localhost")):
+            raise AssertionError(f"a test tried to reach {address}")
+        connect(self, address)
+
+    socket.socket.connect = guarded  # type: ignore[assignment, method-assign]
+    yield
+    socket.socket.connect = connect  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="session")
+def made_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose embedded store has its tables, which takes two seconds to make."""
+    home = tmp_path_factory.mktemp("made-home")
+    open_ledger("", home=home).experiments()
+    return home
+
+
+@pytest.fixture
+def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home that nothing has touched."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("TIPBENCH_HOME", str(home))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name in ("OLLAMA_HOST", "MLFLOW_TRACKING_URI", "TIPBENCH_MLFLOW_HOST_HEADER"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture
+def home(fresh_home: Path, made_home: Path) -> Path:
+    """A home with an embedded store that is ready to use and empty."""
+    shutil.copytree(made_home, fresh_home)
+    return fresh_home

@@ -1,0 +1,256 @@
+"""What every ledger promises, shown on every ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger_samples import TIPS, sample_pin, sample_result
+from tipbench.errors import NotFound, PinConflict
+from tipbench.records import Candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tipbench.ledger import MemoryLedger, MlflowLedger
+    from tipbench.records import Pin
+
+    from .conftest import Place
+
+    AnyLedger = MlflowLedger | MemoryLedger
+
+LONG = "Zeile – línea – 行 😀\r\n" * 900
+
+
+def test_a_pin_is_read_back_whole(place: Place, experiment: str) -> None:
+    """Another opening of the ledger finds the pin with every word of a long rubric."""
+    pin = sample_pin(rubric=LONG, prompts=[f"prompt {n}" for n in range(200)])
+    assert place.open().pin(experiment, pin) == pin
+    assert place.open().pinned(experiment) == pin
+
+
+def test_what_is_not_there_is_empty(ledger: AnyLedger, experiment: str) -> None:
+    """An experiment that nobody began has no pin and no runs."""
+    assert ledger.pinned(experiment) is None
+    assert ledger.runs(experiment) == []
+
+
+def test_a_pin_grows_by_new_ids(place: Place, experiment: str) -> None:
+    """A later collection may bring more prompts and scenarios; the earlier ones stay pinned."""
+    place.open().pin(experiment, sample_pin(prompts=["v1"], scenarios=["a"]))
+    grown = place.open().pin(experiment, sample_pin(prompts=["v2"], scenarios=["b", "a"]))
+    assert grown == sample_pin(prompts=["v1", "v2"], scenarios=["a", "b"])
+    assert place.open().pinned(experiment) == grown
+
+
+CHANGES: dict[str, Callable[[Pin], Pin]] = {
+    "prompt 'v1'": lambda pin: replace(pin, prompts={"v1": "another hash"}),
+    "scenario 's0'": lambda pin: replace(pin, scenarios={"s0": "another hash", "new": "x"}),
+    "the rubric 'tip-v1' has changed": lambda pin: replace(pin, rubric_hash="q" * 64, rubric_text="else"),
+    "pinned to the rubric 'tip-v1', and this is 'tip-v2'": lambda pin: replace(pin, rubric_id="tip-v2"),
+    "pinned to the suite 'tip', and this is 'mine'": lambda pin: replace(pin, suite_id="mine"),
+}
+
+
+@pytest.mark.parametrize("named", CHANGES)
+def test_a_changed_text_is_refused(ledger: AnyLedger, experiment: str, named: str) -> None:
+    """A text that changed under its id is refused by name, with the way out, and nothing is altered."""
+    pin = sample_pin()
+    ledger.pin(experiment, pin)
+    with pytest.raises(PinConflict) as refusal:
+        ledger.pin(experiment, CHANGES[named](pin))
+    assert named in str(refusal.value)
+    assert "give it a new version, or use a new experiment" in str(refusal.value)
+    assert ledger.pinned(experiment) == pin
+
+
+def test_a_success_is_recorded_with_all_that_is_known(place: Place, experiment: str) -> None:
+    """A run tells its cell, where it ran, how it was read, its metrics and its candidates."""
+    result = sample_result(3)
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [result])
+    (run,) = place.open().runs(experiment)
+    cell = result.cell
+    assert (run.key, run.status, run.error, run.judge_pending) == (cell.key, "done", None, True)
+    assert (run.model, run.digest, run.parameters) == ("tiny:1b", "d" * 64, 1_000_000)
+    assert (run.prompt_id, run.prompt_hash, run.scenario_id, run.scenario_hash) == (
+        *(cell.prompt_id, cell.prompt_hash),
+        *(cell.scenario_id, cell.scenario_hash),
+    )
+    assert (run.repeat, run.n_tips, run.suite_id, run.rubric_id) == (0, 2, "tip", "tip-v1")
+    assert (run.rubric_hash, run.host, run.how, run.cut) == (
+        "r" * 64,
+        "http://localhost:11434",
+        "strict",
+        None,
+    )
+    assert (run.experiment, run.started_ms) == (experiment, result.started_ms)
+    assert run.metrics == result.metrics
+    assert run.candidates == result.candidates
+
+
+def test_a_failure_is_recorded_with_its_reason(ledger: AnyLedger, experiment: str) -> None:
+    """A failed cell says why, has no candidates and does not wait for a judge."""
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(error="the engine answered 500")])
+    (run,) = ledger.runs(experiment)
+    assert (run.status, run.error, run.judge_pending) == ("failed", "the engine answered 500", False)
+    assert (run.candidates, run.metrics, run.how) == ((), {}, "none")
+
+
+def test_recording_again_changes_nothing(place: Place, experiment: str) -> None:
+    """A result that comes a second time, or a failure after a success, leaves the run as it was."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(1), sample_result(2)])
+    before = ledger.runs(experiment)
+    place.open().record(experiment, [sample_result(2), sample_result(1, error="late"), sample_result(2)])
+    assert place.open().runs(experiment) == before
+
+
+def test_a_success_takes_the_failed_runs_place(place: Place, experiment: str) -> None:
+    """The run keeps its id, becomes done, and no longer speaks of the error."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(error="timeout", started_ms=5)])
+    (failed,) = ledger.runs(experiment)
+    success = sample_result(text=LONG, started_ms=9, name="other-name:1b")
+    place.open().record(experiment, [success])
+    (done,) = place.open().runs(experiment)
+    assert (done.run_id, done.status, done.error) == (failed.run_id, "done", None)
+    assert (done.judge_pending, done.started_ms, done.metrics) == (True, 9, success.metrics)
+    assert done.candidates == success.candidates
+    assert place.open().run(done.run_id)[1].raw == LONG
+
+
+def test_a_second_failure_refreshes_the_first(ledger: AnyLedger, experiment: str) -> None:
+    """Of a cell that fails again, the latest reason is told, in one run."""
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(error="first", started_ms=5)])
+    (first,) = ledger.runs(experiment)
+    ledger.record(experiment, [sample_result(error="second", started_ms=9)])
+    (second,) = ledger.runs(experiment)
+    assert (second.run_id, second.error, second.started_ms) == (first.run_id, "second", 9)
+
+
+def test_within_one_batch_a_success_counts_before_failures(ledger: AnyLedger, experiment: str) -> None:
+    """A batch that holds several results of one cell leaves one run, done if any of them succeeded."""
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(error="a"), sample_result(), sample_result(error="b")])
+    (run,) = ledger.runs(experiment)
+    assert (run.status, run.error) == ("done", None)
+
+
+def test_runs_come_oldest_first(ledger: AnyLedger, experiment: str) -> None:
+    """The order is that of generation, not of recording."""
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(2)])
+    ledger.record(experiment, [sample_result(3), sample_result(1)])
+    assert [run.scenario_id for run in ledger.runs(experiment)] == ["s1", "s2", "s3"]
+
+
+def test_long_texts_come_back_word_for_word(place: Place, experiment: str) -> None:
+    """Prompt, reply and candidates survive at any length, in any script, line ends and all."""
+    result = sample_result(text=LONG, tips=[LONG, "", "short"])
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [result])
+    (listed,) = place.open().runs(experiment)
+    run, texts = place.open().run(listed.run_id)
+    assert run == listed
+    assert run.candidates == result.candidates
+    assert texts.raw == LONG
+    assert texts.prompt == "[system]\nYou help.\n\n[user]\nScene 0\r\n"
+
+
+def test_what_no_store_can_hold_is_replaced(ledger: AnyLedger, experiment: str) -> None:
+    """NUL and lone surrogates, which models do emit, become U+FFFD instead of failing the cell."""
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(text="a\x00b\ud800c", tips=["x\udfffy\x00"])])
+    (listed,) = ledger.runs(experiment)
+    run, texts = ledger.run(listed.run_id)
+    assert texts.raw == "a\ufffdb\ufffdc"
+    assert run.candidates == (Candidate(text="x\ufffdy\ufffd", overlong=False),)
+
+
+def test_an_empty_reply_is_a_reply(ledger: AnyLedger, experiment: str) -> None:
+    """A model that said nothing is recorded as done, with no candidates."""
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(text="", tips=[])])
+    (listed,) = ledger.runs(experiment)
+    run, texts = ledger.run(listed.run_id)
+    assert (run.status, run.candidates, texts.raw, texts.candidates) == ("done", (), "", "[]")
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(ledger: AnyLedger, experiment: str) -> None:
+    """Eight characters of the id, in either case, or the cell's key, name a run."""
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(777)])
+    (run,) = ledger.runs(experiment)
+    assert ledger.run(run.run_id[:12].upper())[0] == run
+
+
+def test_a_run_is_found_by_its_cells_key(ledger: AnyLedger, experiment: str) -> None:
+    """A key names the run of its cell, and several runs of one cell in several experiments are told apart."""
+    cell = sample_result(abs(hash(experiment)) % 10**9)
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [cell])
+    assert ledger.run(cell.cell.key)[0].experiment == experiment
+    ledger.pin(f"{experiment} b", sample_pin())
+    ledger.record(f"{experiment} b", [cell])
+    with pytest.raises(NotFound, match=r"2 runs begin with .* give more of the id"):
+        ledger.run(cell.cell.key)
+
+
+@pytest.mark.parametrize("text", ["", "abc", "ffffffffffffffffffffffffffffffff", "no'such`run", "é" * 8])
+def test_a_run_that_is_not_there_is_named(ledger: AnyLedger, text: str) -> None:
+    """What names no run is repeated in the refusal."""
+    with pytest.raises(NotFound) as refusal:
+        ledger.run(text)
+    assert repr(text) in str(refusal.value)
+
+
+def test_experiments_are_counted_newest_first(ledger: AnyLedger, experiment: str) -> None:
+    """Each experiment tells how many cells are done, failed and waiting for a judge."""
+    late = 10**15 + abs(hash(experiment)) % 10**9
+    for name, started in (
+        (experiment, late),
+        (f"{experiment} newer", late + 1),
+        (f"{experiment} empty", None),
+    ):
+        ledger.pin(name, sample_pin())
+        if started is not None:
+            failed = sample_result(2, error="x", started_ms=started)
+            ledger.record(name, [sample_result(1, started_ms=started), failed])
+    ours = [entry for entry in ledger.experiments() if entry.name.startswith(experiment)]
+    assert [entry.name for entry in ours] == [f"{experiment} newer", experiment, f"{experiment} empty"]
+    assert [(entry.done, entry.failed, entry.pending) for entry in ours] == [(1, 1, 1), (1, 1, 1), (0, 0, 0)]
+    assert [entry.newest_ms for entry in ours] == [late + 1, late, None]
+    assert {(entry.suite_id, entry.rubric_id) for entry in ours} == {("tip", "tip-v1")}
+
+
+def test_recording_needs_a_pinned_experiment(ledger: AnyLedger, experiment: str) -> None:
+    """A run must never be there before what it is held to."""
+    with pytest.raises(NotFound, match="it is made by being pinned"):
+        ledger.record(experiment, [sample_result()])
+
+
+def test_prompts_may_be_registered_again(ledger: AnyLedger, experiment: str) -> None:
+    """Registering is harmless, whatever the ledger has by way of a registry."""
+    for _ in range(2):
+        ledger.register_prompts("tip", {f"v1 {experiment}": ("h1", "Give {{ n }} tips.")})
+
+
+def test_credentials_are_never_shown(ledger: AnyLedger) -> None:
+    """The address by which a ledger is known holds neither user nor password."""
+    assert "@" not in ledger.uri
+    assert "horse" not in ledger.uri
+
+
+def test_the_samples_are_of_different_kinds() -> None:
+    """The tips of the samples cover an overlong one and one outside ASCII."""
+    assert any(len(tip) > 40 for tip in TIPS)
+    assert not all(tip.isascii() for tip in TIPS)
