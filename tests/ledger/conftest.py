@@ -108,9 +108,15 @@ _OPENERS: dict[str, _Opener] = {
 }
 
 
-@pytest.fixture(params=_OPENERS)
+@pytest.fixture(params=["memory", "embedded", "server", "server without artifacts"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Every kind of ledger, one after the other."""
+    """The kinds of ledger that differ in what they keep where."""
+    return Place(open=_OPENERS[request.param](request, tmp_path))
+
+
+@pytest.fixture(params=["server behind prefix", "server with accounts"])
+def guarded_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Servers that differ in how they are reached; one that checks a password takes its time for it."""
     return Place(open=_OPENERS[request.param](request, tmp_path))
 
 

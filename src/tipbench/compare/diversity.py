@@ -1,33 +1,37 @@
-"""How different a cell's candidates are from each other, by their letters alone: lexical, not by meaning."""
+"""How different the tips of one reply are from each other, by their letters alone."""
 
 from __future__ import annotations
 
 from itertools import combinations
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LENGTH = 4
+_GRAM = 4
+_MOST_TIPS = 100
 
 
 def lexical_diversity(tips: Sequence[str], *, context: str) -> float | None:
-    """The mean over pairs of 1 − Jaccard on character 4-grams that the scenario does not already hold.
+    """0 where all tips are the same, 1 where no two share a run of four characters; None below two tips.
 
-    0 is the same text over and over, 1 nothing in common; None where there are no two to compare.
+    What a tip repeats from the scenario (`context`) is no sign of its being like another one and is left
+    out. The measure is lexical: two ways of saying the same thing count as different. Of a runaway reply
+    only the first hundred tips are looked at.
     """
     given = _grams(context)
-    grams = [_grams(tip) - given for tip in tips]
-    distances = [_distance(one, other) for one, other in combinations(grams, 2)]
-    return fmean(distances) if distances else None
+    own = [_grams(tip) - given for tip in tips[:_MOST_TIPS]]
+    distances = [_distance(one, other) for one, other in combinations(own, 2)]
+    return sum(distances) / len(distances) if distances else None
 
 
-def _grams(text: str) -> frozenset[str]:
-    plain = " ".join(text.lower().split())
-    return frozenset(plain[at : at + _LENGTH] for at in range(max(1, len(plain) - _LENGTH + 1)))
+def _grams(text: str) -> set[str]:
+    """Runs of four characters; a shorter text is a run of its own."""
+    text = " ".join(text.lower().split())
+    return {text[at : at + _GRAM] for at in range(max(len(text) - _GRAM, 0) + 1)} - {""}
 
 
-def _distance(one: frozenset[str], other: frozenset[str]) -> float:
-    union = one | other
-    return 1 - len(one & other) / len(union) if union else 0.0
+def _distance(one: set[str], other: set[str]) -> float:
+    """1 minus the shared part (Jaccard); two tips that only repeat the scenario do not differ."""
+    union = len(one | other)
+    return 1 - len(one & other) / union if union else 0.0

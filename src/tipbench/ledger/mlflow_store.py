@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 from tipbench.errors import BadInput, LedgerUnreachable, NotFound
 from tipbench.ledger import artifact_files
@@ -33,8 +33,6 @@ _ALWAYS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
 }
 _UNLESS_SET = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "20", "GIT_PYTHON_REFRESH": "quiet"}
 _PAUSES_S = (0.2, 0.8)
@@ -161,10 +159,14 @@ class Store:
         if not self._is_served(row):
             return False
         try:
-            self._call(lambda _: self._upload(row, texts))
+            for name, text in texts.items():
+                self._put_text(row, name, text)
         except (BadInput, LedgerUnreachable):
             return False
         return True
+
+    def _put_text(self, row: Row, name: str, text: str) -> None:
+        self._call(lambda _: self._artifact(row, name, text))
 
     def get_text(self, row: Row, name: str) -> str | None:
         """The text of an artifact, None where it is not there or out of reach."""
@@ -173,7 +175,7 @@ class Store:
         if not self._is_served(row):
             return None
         try:
-            return self._call(lambda _: self._download(row, name))
+            return self._call(lambda _: self._artifact(row, name))
         except (BadInput, LedgerUnreachable):
             return None
 
@@ -240,41 +242,38 @@ class Store:
         return self.address.path is not None and artifact_files.is_path(row.artifact_uri)
 
     def _is_served(self, row: Row) -> bool:
-        return self.address.is_server and row.artifact_uri.startswith("mlflow-artifacts:")
+        place = urlsplit(row.artifact_uri)
+        return self.address.is_server and place.scheme == "mlflow-artifacts" and not place.netloc
 
-    def _upload(self, row: Row, texts: Mapping[str, str]) -> None:
-        with TemporaryDirectory(prefix="tipbench-") as folder:
-            for name, text in texts.items():
-                (Path(folder) / name).write_bytes(text.encode())
-            self._artifact_repository(row).log_artifacts(folder)
+    def _artifact(self, row: Row, name: str, text: str | None = None) -> str:
+        """Read a text through the server that serves the artifacts, or write one there."""
+        folder = quote(urlsplit(row.artifact_uri).path.strip("/"))
+        response = _mlflow().http_request(
+            _mlflow().host_creds(self.address.uri),
+            f"/api/2.0/mlflow-artifacts/artifacts/{folder}/{name}",
+            "GET" if text is None else "PUT",
+            data=None if text is None else text.encode(),
+        )
+        response.raise_for_status()
+        return str(response.content.decode(errors="replace"))
 
-    def _download(self, row: Row, name: str) -> str:
-        with TemporaryDirectory(prefix="tipbench-") as folder:
-            path = self._artifact_repository(row).download_artifacts(name, dst_path=folder)
-            return Path(path).read_bytes().decode(errors="replace")
-
-    def _artifact_repository(self, row: Row) -> Any:  # noqa: ANN401 - MLflow's own class
-        from mlflow.store.artifact import artifact_repository_registry as registry
-
-        return registry.get_artifact_repository(row.artifact_uri, tracking_uri=self.address.uri)
-
-    def _call(self, ask: Callable[[Any], T], *, perhaps_done: Callable[[], T | None] = lambda: None) -> T:
+    def _call(
+        self,
+        ask: Callable[[Any], T],
+        *,
+        perhaps_done: Callable[[], T | None] = lambda: None,
+        pauses: tuple[float, ...] = _PAUSES_S,
+    ) -> T:
         """What MLflow answers. Before asking again, `perhaps_done` tells whether the first try did it."""
-        for pause in _PAUSES_S:
-            try:
-                return self._ask(ask)
-            except _mlflow().errors as error:
-                if not is_transient(error):
-                    raise fault(error, self.address) from None
-            time.sleep(pause)
-            done = perhaps_done()
-            if done is not None:
-                return done
         try:
             return self._ask(ask)
         except _mlflow().errors as error:
-            # `from None`: what MLflow says may hold the password of the address
-            raise fault(error, self.address) from None
+            if not pauses or not is_transient(error):
+                # `from None`: what MLflow says may hold the password of the address
+                raise fault(error, self.address) from None
+        time.sleep(pauses[0])
+        done = perhaps_done()
+        return done if done is not None else self._call(ask, perhaps_done=perhaps_done, pauses=pauses[1:])
 
     def _ask(self, ask: Callable[[Any], T]) -> T:
         with _sending_host(self._host_header), warnings.catch_warnings():
@@ -313,6 +312,8 @@ class _Mlflow:
     MlflowException: type[Exception]
     entities: Any
     errors: tuple[type[Exception], ...]
+    host_creds: Any
+    http_request: Any
     migrations: Path
 
 
@@ -328,6 +329,8 @@ def _mlflow() -> _Mlflow:
         from google.protobuf.json_format import ParseError  # type: ignore[import-untyped]  # noqa: PLC0415
         from mlflow import MlflowClient, entities
         from mlflow.exceptions import MlflowException
+        from mlflow.utils.credentials import get_default_host_creds
+        from mlflow.utils.rest_utils import http_request
         from sqlalchemy.exc import SQLAlchemyError
     for noisy in ("mlflow", "alembic", "git", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
@@ -337,6 +340,8 @@ def _mlflow() -> _Mlflow:
         MlflowException=MlflowException,
         entities=entities,
         errors=(MlflowException, SQLAlchemyError, ParseError, OSError),
+        host_creds=get_default_host_creds,
+        http_request=http_request,
         migrations=Path(mlflow.__file__).parent / "store" / "db_migrations",
     )
 

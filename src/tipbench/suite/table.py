@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,7 @@ def _object_row(value: object, path: Path, number: int, line: int | None) -> Row
 
 def _json(text: str, path: Path, *, first_line: int) -> Any:  # noqa: ANN401 - JSON of any shape
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         message = f"is not valid JSON: {error.msg} (column {error.colno})"
         raise SuiteError(path, message, line=first_line + error.lineno - 1) from None
@@ -145,6 +146,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number that JSON knows")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not finite")
+    return value
 
 
 _READERS: dict[str, Callable[[str, Path], Iterator[Row]]] = {

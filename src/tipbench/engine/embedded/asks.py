@@ -16,6 +16,8 @@ Route = Literal["chat", "generate"]
 LONGEST_KEEP_ALIVE = float(2**63 // 10**9)  # "for ever", as Ollama's clock has it: about 292 years
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SPAN = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+_MOST_ITEMS = 10_000
+_INT32 = 2**31 - 1
 _THINK_LEVELS = ("high", "medium", "low", "max")
 
 
@@ -45,7 +47,7 @@ class Options:
     repeat_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    seed: int = -1
+    seed: int = 0xFFFF_FFFF  # llama.cpp's word for "a new one each time"; Ollama's -1 in 32 bits
     num_ctx: int = 4096
     num_predict: int = -1
     num_keep: int = 4
@@ -171,8 +173,8 @@ def _message(value: object) -> dict[str, str]:
 
 def _context(body: Mapping[str, Any]) -> tuple[int, ...]:
     tokens = _typed(body, "context", list, [])
-    if not all(isinstance(token, int) and not isinstance(token, bool) for token in tokens):
-        raise ApiError(400, "context must be an array of integers")
+    if not all(isinstance(token, int) and 0 <= token <= _INT32 for token in tokens):
+        raise ApiError(400, "context must be an array of tokens")
     return tuple(tokens)
 
 
@@ -194,8 +196,23 @@ def _schema(value: object) -> Mapping[str, Any] | None:
     if value == "json":
         return {"type": "object"}
     if isinstance(value, dict):
+        _check_counts(value)
         return value
     raise ApiError(400, f'invalid format: {json.dumps(value)}; expected "json" or a valid JSON Schema object')
+
+
+def _check_counts(schema: Mapping[str, Any]) -> None:
+    """Refuse counts of items that would take llama.cpp all memory to follow."""
+    parts: list[object] = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, dict):
+            parts += part.values()
+            counts = [part.get(key) for key in ("minItems", "maxItems")]
+            if any(isinstance(count, (int, float)) and count > _MOST_ITEMS for count in counts):
+                raise ApiError(400, f"invalid format: minItems and maxItems may be {_MOST_ITEMS} at most")
 
 
 def _options(given: Mapping[str, Any]) -> Options:
@@ -213,7 +230,7 @@ def _real(name: str, value: object) -> float:
 def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_finite(value):
         raise ApiError(400, f'option "{name}" must be of type integer')
-    return int(value)
+    return int(value) & 0xFFFF_FFFF if name == "seed" else max(-_INT32, min(_INT32, int(value)))
 
 
 def _words(name: str, value: object) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING
 from tipbench.engine.embedded import replies
 from tipbench.engine.embedded.asks import ApiError, Ask, model_not_found
 from tipbench.engine.embedded.catalog import Catalog, Entry, show, tag
-from tipbench.engine.embedded.llama import Finish, Tuning, load
+from tipbench.engine.embedded.llama import Chunk, Finish, Tuning, load
 from tipbench.engine.embedded.prompts import fitting_prompt
 from tipbench.engine.embedded.resident import Lease, Resident
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from tipbench.engine.embedded.replies import Reply
 
@@ -64,7 +65,7 @@ class Engine:
         if ask.is_empty:
             yield await self._load_or_unload(ask, entry, began)
             return
-        written: list[int] = []
+        chunks: list[Chunk] = []
         finish: Finish | None = None
         async with self._using(ask, entry) as lease:
             prompt = await fitting_prompt(lease.llama, ask)
@@ -76,17 +77,16 @@ class Engine:
                     if isinstance(part, Finish):
                         finish = part
                     else:
-                        written += part.tokens
+                        chunks.append(part)
                         yield replies.piece(ask, part.text)
-        if finish is None:
-            raise ApiError(500, "llama.cpp ended the reply before it was done")
-        total_ns = time.perf_counter_ns() - began
-        yield replies.last(
-            ask,
-            replies.Told(
-                finish=finish, prompt=prompt, written=written, total_ns=total_ns, load_ns=lease.load_ns
-            ),
+        told = replies.Told(
+            finish=_checked(finish, ask, chunks),
+            prompt=prompt,
+            written=[token for chunk in chunks for token in chunk.tokens],
+            total_ns=time.perf_counter_ns() - began,
+            load_ns=lease.load_ns,
         )
+        yield replies.last(ask, told)
 
     async def close(self) -> None:
         await self._resident.clear()
@@ -106,3 +106,18 @@ class Engine:
 
     async def _digest(self, entry: Entry) -> str:
         return await asyncio.to_thread(self._catalog.digest, entry)
+
+
+def _checked(finish: Finish | None, ask: Ask, chunks: Sequence[Chunk]) -> Finish:
+    """The end of a reply, if it has one, and if what the model ended under a schema is JSON.
+
+    llama.cpp lets go of a schema that becomes too much for it on the way, without a word.
+    """
+    if finish is None:
+        raise ApiError(500, "llama.cpp ended the reply before it was done")
+    if ask.schema is not None and finish.by_model:
+        try:
+            json.loads("".join(chunk.text for chunk in chunks), parse_int=str)
+        except ValueError:
+            raise ApiError(500, "llama.cpp lost hold of the JSON schema; give it a simpler one") from None
+    return finish

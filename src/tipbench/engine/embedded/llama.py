@@ -51,9 +51,10 @@ class Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """The end of a reply: why it ended, and what it took."""
+    """The end of a reply: why it ended, whether the model itself ended it, and what it took."""
 
     reason: str
+    by_model: bool
     prompt_count: int
     cached_count: int
     prompt_ns: int
@@ -213,10 +214,11 @@ def _constraint(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _sampling(options: Options) -> dict[str, Any]:
-    """The options under llama.cpp's names, which but for the seed's range are Ollama's."""
-    ours = {"num_ctx", "num_predict", "num_keep", "seed", "stop"}
+    """The options that llama.cpp knows under Ollama's names; its look back ends with the context."""
+    ours = {"num_ctx", "num_predict", "num_keep"}
     same = {name: value for name, value in asdict(options).items() if name not in ours}
-    return {**same, "seed": options.seed & 0xFFFF_FFFF, "stop": list(options.stop)}
+    back = options.repeat_last_n if options.repeat_last_n >= 0 else options.num_ctx
+    return {**same, "repeat_last_n": max(0, back)}
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
@@ -235,6 +237,7 @@ def _finish(event: Mapping[str, Any]) -> Finish:
     timings = event["timings"]
     return Finish(
         reason="length" if event["stop_type"] == "limit" else "stop",
+        by_model=event["stop_type"] == "eos",
         prompt_count=timings["prompt_n"] + timings["cache_n"],
         cached_count=timings["cache_n"],
         prompt_ns=int(timings["prompt_ms"] * 1e6),

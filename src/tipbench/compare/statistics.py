@@ -1,0 +1,169 @@
+"""The tests and bounds that the leaderboard is made of. Pure; `scipy.special` alone, as `scipy.stats` is slow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Interval = tuple[float, float]
+
+POWER = 0.8
+_FLAT = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A mean of `n` independent values with their standard deviation, None where one value has none."""
+
+    n: int
+    mean: float
+    sd: float | None
+
+    @property
+    def flat(self) -> bool:
+        """Whether all values are the same: a spread of zero measures coarse scores, not certainty."""
+        return self.sd == 0
+
+
+def summary(*, n: int, mean: float, squares: float, scale: float) -> Summary:
+    """A summary from the sum of squared deviations; a spread that is only rounding counts as none."""
+    sd = math.sqrt(squares / (n - 1)) if n > 1 else None
+    return Summary(n=n, mean=mean, sd=0.0 if sd is not None and sd <= _FLAT * scale else sd)
+
+
+def t_quantile(probability: float, df: float) -> float:
+    from scipy import special
+
+    return float(special.stdtrit(df, probability))
+
+
+def normal_quantile(probability: float) -> float:
+    from scipy import special
+
+    return float(special.ndtri(probability))
+
+
+def interval(values: Summary, *, alpha: float) -> Interval | None:
+    """The t interval of a mean, for scenarios like these.
+
+    None on one value, and where all values are the same: nothing was seen of how much others would vary.
+    """
+    if values.sd is None or values.flat:
+        return None
+    half = t_quantile(1 - alpha / 2, values.n - 1) * values.sd / math.sqrt(values.n)
+    return values.mean - half, values.mean + half
+
+
+def t_statistic(differences: Summary) -> float | None:
+    """How many standard errors a mean difference is away from zero; infinite where all are the same."""
+    if differences.sd is None:
+        return None
+    if differences.flat:
+        return math.copysign(math.inf, differences.mean) if differences.mean else 0.0
+    return differences.mean / (differences.sd / math.sqrt(differences.n))
+
+
+def two_sided_p(differences: Summary) -> float | None:
+    """The paired t-test. Where all differences are the same and not zero, the t-test would be certain from
+    two scenarios on; the sign-flip test is used instead, whose p is 2 / 2**n.
+    """
+    from scipy import special
+
+    t = t_statistic(differences)
+    if t is None or not math.isinf(t):
+        return None if t is None else float(2 * special.stdtr(differences.n - 1, -abs(t)))
+    return _sign_flip(differences.n) * 2
+
+
+def not_ruled_out(behind: Summary, *, others: int, alpha: float) -> bool | None:
+    """Whether a cell that is this far behind the top may still be the best (Dunnett, one-sided).
+
+    None where there are too few shared scenarios to say.
+    """
+    t = t_statistic(behind)
+    if t is None:
+        return None
+    if math.isinf(t) and t > 0:
+        return _sign_flip(behind.n) > alpha / others
+    return t <= dunnett_critical(others, _coarse(behind.n - 1), alpha)
+
+
+def _sign_flip(n: int) -> float:
+    return math.ldexp(1.0, -min(n, 1000))
+
+
+def _coarse(df: int) -> int:
+    """Degrees of freedom rounded down to two digits, so that an uneven grid needs few critical values."""
+    step = 10 ** max(len(str(df)) - 2, 0)
+    return df // step * step
+
+
+@lru_cache(maxsize=512)
+def dunnett_critical(others: int, df: int, alpha: float) -> float:
+    """The one-sided Dunnett value: how far `others` cells as good as the best may seem behind it by chance.
+
+    The statistics of cells compared with the same one correlate by one half. The double integral over that
+    shared part and over the estimated spread is taken by quadrature, and solved by bisection.
+    """
+    import numpy as np
+    from scipy import special
+
+    z, weight_z = np.polynomial.hermite_e.hermegauss(60)
+    x, weight_u = np.polynomial.legendre.leggauss(200)
+    spread = np.sqrt(2 * special.gammaincinv(df / 2, (x + 1) / 2) / df)
+    weight_z, weight_u = weight_z / math.sqrt(2 * math.pi), weight_u / 2
+
+    def none_exceeds(d: float) -> float:
+        inner = special.ndtr(math.sqrt(2) * d * spread[:, None] + z) ** others
+        return float(weight_u @ (inner @ weight_z))
+
+    return _root(lambda d: none_exceeds(d) - (1 - alpha))
+
+
+def _root(rising: Any) -> float:  # noqa: ANN401 - a function of one number
+    low, high = -1.0, 1.0
+    while rising(high) < 0:
+        high *= 2
+    while rising(low) > 0:
+        low *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return high
+
+
+def detectable_difference(sd: float, *, n: int, alpha: float) -> float:
+    """The true difference that a paired test on `n` scenarios finds four times in five."""
+    df = n - 1
+    return (t_quantile(1 - alpha / 2, df) + t_quantile(POWER, df)) * sd / math.sqrt(n)
+
+
+def scenarios_to_separate(behind: Summary, *, alpha: float) -> int | None:
+    """How many scenarios would show a difference as large as this one looks, four times in five.
+
+    None where there is no difference to show, or no more than one scenario to judge it by.
+    """
+    if behind.sd is None or behind.mean <= 0:
+        return None
+    if behind.flat:
+        return max(behind.n + 1, math.floor(2 - math.log2(alpha)))
+    needed = ((normal_quantile(1 - alpha / 2) + normal_quantile(POWER)) * behind.sd / behind.mean) ** 2
+    return max(behind.n + 1, math.ceil(needed)) if math.isfinite(needed) else None
+
+
+def grouped(groups: NDArray[Any], values: NDArray[Any], *, count: int, scale: float) -> list[Summary]:
+    """A summary of the values of each group `0 … count-1`; one without values has n = 0."""
+    import numpy as np
+
+    n = np.bincount(groups, minlength=count)
+    mean = np.bincount(groups, values, count) / np.maximum(n, 1)
+    squares = np.bincount(groups, (values - mean[groups]) ** 2, count)
+    return [
+        summary(n=int(size), mean=float(middle), squares=float(square), scale=scale)
+        for size, middle, square in zip(n, mean, squares, strict=True)
+    ]

@@ -1,0 +1,184 @@
+"""The command itself: killed, interrupted, locked out, with its ledger down, piped and scripted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from command import start, tipbench
+from ledger_servers import MlflowServer
+from stand_in import FakeModel, StandIn, running
+
+from tipbench import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def arguments(host: StandIn, *more: str) -> list[str]:
+    names = ",".join(model.name for model in host.models)
+    return [
+        *(
+            "collect",
+            "--models",
+            names,
+            "--ollama-url",
+            host.url,
+            "--engine",
+            "ollama",
+            "--experiment",
+            "bench",
+        ),
+        *("--prompts", "v1,v2-mentor", "--json", *more),
+    ]
+
+
+def wait_until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_kill_9_redoes_at_most_parallel_calls_and_records_each_cell_once(parallel: int) -> None:
+    """Killed in the middle and run again: at most `--parallel` calls are made twice, no cell is recorded twice."""
+    with running(StandIn([FakeModel("a:1b"), FakeModel("b:1b")], latency_s=0.05)) as host:
+        child = start(*arguments(host, "--parallel", str(parallel)))
+        wait_until(lambda: len(host.chats) >= 11)
+        child.kill()
+        child.communicate()
+        before = len(host.chats)
+        again = tipbench(*arguments(host, "--parallel", str(parallel)))
+    assert again.code == 0, again.err
+    counts = again.json["cells"]
+    assert counts["planned"] == counts["done"] + counts["skipped"] == 32
+    assert len(host.chats) <= 32 + parallel
+    assert counts["skipped"] >= before - parallel
+    found = Counter(run.key for run in runs("bench"))
+    assert len(found) == 32
+    assert set(found.values()) == {1}
+    assert host.most_resident == 1
+
+
+def test_ctrl_c_unloads_the_model_keeps_the_cells_and_exits_130() -> None:
+    """The first Ctrl-C ends the work in order: memory freed, a summary, and the rest is done next time."""
+    with running(StandIn([FakeModel("a:1b")], latency_s=0.05)) as host:
+        child = start(*arguments(host))
+        wait_until(lambda: len(host.chats) >= 5)
+        os.killpg(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 130
+        assert "run the same command" in err
+        assert host.resident == []
+        done = json.loads(out)["cells"]["done"]
+        assert tipbench(*arguments(host)).json["cells"]["skipped"] == done
+
+
+def test_a_second_collection_on_the_host_is_refused_or_waits() -> None:
+    """The refusal has exit code 3 and the holder's pid; with `--wait` it runs afterwards."""
+    with running(StandIn([FakeModel("a:1b")], latency_s=0.2)) as host:
+        first = start(*arguments(host, "--n-scenarios", "4"))
+        wait_until(lambda: bool(host.chats))
+        refused = tipbench(*arguments(host))
+        assert refused.code == 3
+        assert f"pid {first.pid} " in refused.err
+        assert "--wait" in refused.err
+        waited = tipbench(*arguments(host, "--n-scenarios", "4", "--wait"))
+        first.communicate()
+    assert waited.code == 0, waited.err
+    assert waited.json["cells"]["skipped"] == 8
+
+
+def test_a_ledger_that_is_down_delays_recording_and_loses_nothing(tmp_path: Path) -> None:
+    """The run completes and says so; a second run generates nothing again; `sync` records it later, once."""
+    server = MlflowServer(tmp_path / "server", ("--artifacts-destination", str(tmp_path / "artifacts")))
+    more = ("--n-scenarios", "2", "--mlflow-url", server.url)
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        down = tipbench(*arguments(host, *more))
+        assert down.code == 0, down.err
+        assert down.json["unrecorded"] == 4
+        assert tipbench(*arguments(host, *more)).json["calls"] == 0
+        assert tipbench("sync", "--mlflow-url", server.url).code == 3
+        with server.running():
+            synced = tipbench("sync", "--mlflow-url", server.url)
+            assert synced.code == 0, synced.err
+            assert "4 cells recorded" in synced.out
+            assert len(runs("bench", mlflow_url=server.url)) == 4
+            assert tipbench(*arguments(host, *more)).json["cells"]["skipped"] == 4
+
+
+def test_events_are_streamed_as_json_lines(tmp_path: Path) -> None:
+    """`--events` tells of the plan, the load, every cell, the unload and the summary, each with its time."""
+    events = tmp_path / "events.jsonl"
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        assert tipbench(*arguments(host, "--n-scenarios", "1", "--events", str(events))).code == 0
+    heard = [json.loads(line) for line in events.read_text().splitlines()]
+    kinds = [event["event"] for event in heard]
+    assert [kind for kind in kinds if kind not in {"resident", "recording"}] == [
+        *("plan", "model_start", "model_loaded", "cell", "cell", "model_unloaded", "summary"),
+    ]
+    assert all(event["at"].startswith("20") for event in heard)
+
+
+def test_failed_cells_make_exit_code_1() -> None:
+    """Some cells failed: exit code 1, and the summary counts them."""
+    with running(StandIn([FakeModel("a:1b")], fault=lambda n, _b: "404" if n == 1 else None)) as host:
+        ran = tipbench(*arguments(host, "--n-scenarios", "1"))
+    assert (ran.code, ran.json["cells"]["failed"]) == (1, 1)
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        (["--n-tips", "zero"], 2, "--n-tips: 'zero' is not a number"),
+        (["--temperature", "nan"], 2, "--temperature"),
+        (["--prompts", "v1,nope"], 2, "nope"),
+        (["--suite", "tipp"], 2, "did you mean 'tip'"),
+        (["--engine", "magic"], 2, "auto, ollama, embedded"),
+        (["--keep-alive", "-1"], 2, "for ever"),
+        (["--models", "a:1b,a:1b"], 2, "named twice"),
+        (["--experiment", "../x"], 2, "--experiment"),
+        (["--ollama-url", "ftp://x"], 2, "--ollama-url"),
+        (["--mlflow-url", "./mlruns"], 2, "mlruns"),
+        (["--events", "no/such/folder/x"], 2, "--events"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(more: list[str], code: int, words: str) -> None:
+    """Nothing is generated, nothing is written, and the sentence names the thing."""
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        ran = tipbench(*arguments(host, *more))
+        assert host.chats == []
+    assert ran.code == code
+    assert words in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+    assert ran.out == ""
+
+
+def test_no_engine_at_all_says_what_to_do() -> None:
+    """Without Ollama, the default models cannot be had from the embedded engine: exit code 3 and a way out."""
+    with running(StandIn([])) as host:
+        gone = host.url
+    ran = tipbench("collect", "--ollama-url", gone)
+    assert ran.code == 3
+    assert "ollama serve" in ran.err
+    assert "smollm2:135m" in ran.err
+
+
+def test_help_is_quick_to_import() -> None:
+    """None of the slow third-party modules is imported for `--help`."""
+    code = "import sys, tipbench.cli; print([m for m in %r if m in sys.modules])"
+    slow = ["mlflow", "scipy", "ollama", "numpy", "httpx", "jinja2", "starlette", "xllamacpp"]
+    done = subprocess.run([sys.executable, "-c", code % slow], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
