@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +140,8 @@ def test_a_half_written_run_does_not_count_and_is_completed(
     result = sample_result(4)
     experiment_id = begun(mlflow_ledger, experiment)
     left = raw_client(mlflow_ledger).create_run(
-        experiment_id, tags={"tipbench.cell": result.cell.key, "tipbench.kind": "cell", "tipbench.cut": "reply"}
+        experiment_id,
+        tags={"tipbench.cell": result.cell.key, "tipbench.kind": "cell", "tipbench.cut": "reply"},
     )
     assert mlflow_ledger.runs(experiment) == []
     mlflow_ledger.record(experiment, [result])
@@ -157,7 +157,9 @@ def test_of_two_runs_with_one_key_one_counts(mlflow_ledger: MlflowLedger, experi
     failed, other = mlflow_ledger.runs(experiment)
     client = raw_client(mlflow_ledger)
     client.set_tag(other.run_id, "tipbench.cell", failed.key)
-    client.set_experiment_tag(client.get_experiment_by_name(experiment).experiment_id, "tipbench.revision", "x")
+    client.set_experiment_tag(
+        client.get_experiment_by_name(experiment).experiment_id, "tipbench.revision", "x"
+    )
     assert [run.run_id for run in mlflow_ledger.runs(experiment)] == [other.run_id]
 
 
@@ -179,7 +181,9 @@ def test_a_deleted_experiment_is_named(mlflow_ledger: MlflowLedger, experiment: 
     """An experiment in MLflow's bin is not silently written to: the refusal says how to restore it."""
     experiment_id = begun(mlflow_ledger, experiment)
     raw_client(mlflow_ledger).delete_experiment(experiment_id)
-    with pytest.raises(BadInput, match=f"{experiment}.* was deleted.*restore --experiment-id {experiment_id}"):
+    with pytest.raises(
+        BadInput, match=f"{experiment}.* was deleted.*restore --experiment-id {experiment_id}"
+    ):
         mlflow_ledger.pin(experiment, sample_pin())
 
 
@@ -345,23 +349,12 @@ def test_opening_touches_nothing(tmp_path: Path) -> None:
 def test_texts_follow_a_home_that_was_moved(tmp_path: Path, experiment: str) -> None:
     """After the home was moved as a whole, old runs are still shown and new ones recorded."""
     old, new = tmp_path / "old", tmp_path / "new"
-    with closing(_Moved(old, experiment)) as moved:
-        run_id = moved.run_id
+    before = open_ledger("", home=old)
+    before.pin(experiment, sample_pin())
+    before.record(experiment, [sample_result(text=LONG)])
+    (run,) = before.runs(experiment)
     old.rename(new)
     ledger = open_ledger("", home=new)
-    assert ledger.run(run_id)[1].raw == LONG
+    assert ledger.run(run.run_id)[1].raw == LONG
     ledger.record(experiment, [sample_result(2)])
     assert len(ledger.runs(experiment)) == 2
-
-
-class _Moved:
-    """A home made by another process, as one that is moved would be."""
-
-    def __init__(self, home: Path, experiment: str) -> None:
-        ledger = open_ledger("", home=home)
-        ledger.pin(experiment, sample_pin())
-        ledger.record(experiment, [sample_result(text=LONG)])
-        self.run_id = ledger.runs(experiment)[0].run_id
-
-    def close(self) -> None:
-        pass

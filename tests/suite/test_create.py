@@ -63,7 +63,7 @@ def test_nothing_is_overwritten(tmp_path: Path, occupy: object) -> None:
 
 
 def test_an_empty_folder_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder may become the suite, also from inside it."""
+    """An empty folder may become the suite, but not the one a person stands in."""
     (tmp_path / "mine").mkdir()
     new_suite(tmp_path / "mine")
     assert load_suite(tmp_path / "mine").id == "mine"
@@ -71,6 +71,11 @@ def test_an_empty_folder_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     new_suite("here")
     assert load_suite("here").id == "here"
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    with pytest.raises(SuiteError, match="the folder you are in"):
+        new_suite(".")
+    assert list((tmp_path / "inside").iterdir()) == []
 
 
 @pytest.mark.parametrize(

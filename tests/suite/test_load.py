@@ -346,6 +346,31 @@ def test_links_are_refused(tmp_path: Path, target: str) -> None:
         load_suite(folder)
 
 
+def test_a_linked_prompts_folder_is_refused(tmp_path: Path) -> None:
+    """The folder of prompts must be the suite's own as well."""
+    folder = write_suite(tmp_path / "suite")
+    (folder / "prompts").rename(tmp_path / "elsewhere")
+    (folder / "prompts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SuiteError, match="prompts: is a link"):
+        load_suite(folder)
+
+
+def test_no_prompts_folder(tmp_path: Path) -> None:
+    """A suite without its prompts says where they belong."""
+    folder = write_suite(tmp_path, v1=None)
+    (folder / "prompts").rmdir()
+    with pytest.raises(SuiteError, match="there must be a folder of prompts here"):
+        load_suite(folder)
+
+
+def test_extends_in_two_steps(tmp_path: Path) -> None:
+    """A suite may extend one that itself extends another."""
+    head = "id: mine\nextends: tip-wide\ntitle: Mine\n"
+    suite = load_suite(write_suite(tmp_path, suite=head, rubric=None, v1=None, scenarios=None))
+    wide = load_suite("tip-wide")
+    assert (suite.title, suite.scenarios, suite.rubric) == ("Mine", wide.scenarios, wide.rubric)
+
+
 def test_odd_kinds_of_files_are_refused(tmp_path: Path) -> None:
     """A pipe or a folder in the place of a file is named, not waited for."""
     folder = write_suite(tmp_path / "suite", rubric=None, scenarios=None)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Cost = "Sequence[float | None]"
 Because = Literal["winner", "cheapest", "highest mean"]
 
 
@@ -146,7 +145,7 @@ def _board(scores: Scores, standings: Sequence[_Standing], *, alpha: float) -> L
         winner=rows[0].combination if wins else None,
         recommended=None,
         recommended_because=None,
-        detectable=_detectable(scores, standings, alpha=alpha),
+        detectable=_detectable(standings, alpha=alpha),
         scenarios_needed=None if wins else _scenarios_needed(standings, alpha=alpha),
         n_scenarios=len(scores.scenarios),
         n_judged=sum(scores.judged),
@@ -173,9 +172,9 @@ def _judged_rows(scores: Scores, *, alpha: float, rng: np.random.Generator | Non
     behind = _behind(scores, order[0])
     shrunken = _shrunken(scores, fitted, rng=rng)
     standings = [
-        _Standing(row=_row(scores, at, own[at], behind[at], alpha=alpha), behind=behind[at]) for at in order
+        _Standing(row=_row(scores, at, own[at], behind[at], shrunken, alpha=alpha), behind=behind[at])
+        for at in order
     ]
-    standings = [_with_shrunken(one, shrunken, at) for one, at in zip(standings, order, strict=True)]
     return [_first(standings), *standings[1:]]
 
 
@@ -199,7 +198,9 @@ def _behind(scores: Scores, top: int) -> list[Summary]:
     )
 
 
-def _row(scores: Scores, at: int, own: Summary, behind: Summary, *, alpha: float) -> LeaderboardRow:
+def _row(
+    scores: Scores, at: int, own: Summary, behind: Summary, shrunken: Shrunken | None, *, alpha: float
+) -> LeaderboardRow:
     cell = scores.cells[at]
     low, high = statistics.interval(own, alpha=alpha) or (None, None)
     behind_low, behind_high = statistics.interval(behind, alpha=alpha) or (None, None)
@@ -213,11 +214,13 @@ def _row(scores: Scores, at: int, own: Summary, behind: Summary, *, alpha: float
         mean=own.mean,
         low=low,
         high=high,
+        estimate=float(shrunken.estimate[at]) if shrunken else None,
         behind=behind.mean if behind.n else None,
         behind_low=behind_low,
         behind_high=behind_high,
         p_value=statistics.two_sided_p(behind),
         tied_for_first=tied is not False,
+        p_best=float(shrunken.p_best[at]) if shrunken else None,
     )
 
 
@@ -226,15 +229,7 @@ def _first(standings: Sequence[_Standing]) -> _Standing:
     others = [standing.row.p_value for standing in standings[1:]]
     known = [p for p in others if p is not None]
     largest = max(known) if known and len(known) == len(others) else None
-    row = replace(
-        standings[0].row,
-        behind=0.0,
-        behind_low=None,
-        behind_high=None,
-        p_value=largest,
-        tied_for_first=True,
-    )
-    return replace(standings[0], row=row)
+    return replace(standings[0], row=replace(standings[0].row, p_value=largest))
 
 
 def _shrunken(scores: Scores, fitted: Fit, *, rng: np.random.Generator | None) -> Shrunken | None:
@@ -252,15 +247,8 @@ def _shrunken(scores: Scores, fitted: Fit, *, rng: np.random.Generator | None) -
     return shrink(means, sizes, noise=fitted.noise, df=fitted.df, rng=rng)
 
 
-def _with_shrunken(standing: _Standing, shrunken: Shrunken | None, at: int) -> _Standing:
-    if shrunken is None:
-        return standing
-    estimate, p_best = float(shrunken.estimate[at]), float(shrunken.p_best[at])
-    return replace(standing, row=replace(standing.row, estimate=estimate, p_best=p_best))
-
-
-def _detectable(scores: Scores, standings: Sequence[_Standing], *, alpha: float) -> float | None:
-    """From the typical spread of differences with the first row, on as many scenarios as are usually shared."""
+def _detectable(standings: Sequence[_Standing], *, alpha: float) -> float | None:
+    """From the typical spread of differences from the first row, on as many scenarios as are shared."""
     pairs = [one.behind for one in standings[1:] if one.behind.sd is not None]
     if not pairs:
         return None

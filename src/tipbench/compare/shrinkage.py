@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SPREADS = 60
 _NOISES = 64
 _DRAWS = 10_000
-_MOST_NUMBERS = 20_000_000
+_MOST_NUMBERS = 5_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def _best_shares(
         noise = at.noise[some, None] / sizes
         kept = at.spread[some, None] / (at.spread[some, None] + noise)
         centre = at.centre[some] + rng.standard_normal(len(some)) / np.sqrt(at.precision[some])
-        normal = rng.standard_normal((len(some), len(means)))
+        normal = rng.standard_normal((len(some), len(means)), dtype=np.float32)
         true = kept * means + (1 - kept) * centre[:, None] + np.sqrt(kept * noise) * normal
         best += np.bincount(true.argmax(axis=1), minlength=len(means))
     return best / draws

@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 Interval = tuple[float, float]
@@ -108,32 +110,47 @@ def dunnett_critical(others: int, df: int, alpha: float) -> float:
     """The one-sided Dunnett value: how far `others` cells as good as the best may seem behind it by chance.
 
     The statistics of cells compared with the same one correlate by one half. The double integral over that
-    shared part and over the estimated spread is taken by quadrature, and solved by bisection.
+    shared part and over the estimated spread is taken by quadrature.
     """
     import numpy as np
     from scipy import special
 
-    z, weight_z = np.polynomial.hermite_e.hermegauss(60)
-    x, weight_u = np.polynomial.legendre.leggauss(200)
-    spread = np.sqrt(2 * special.gammaincinv(df / 2, (x + 1) / 2) / df)
-    weight_z, weight_u = weight_z / math.sqrt(2 * math.pi), weight_u / 2
+    z, weight_z, u, weight_u = _nodes()
+    spread = np.sqrt(2 * special.gammaincinv(df / 2, u) / df)
 
-    def none_exceeds(d: float) -> float:
-        inner = special.ndtr(math.sqrt(2) * d * spread[:, None] + z) ** others
-        return float(weight_u @ (inner @ weight_z))
+    def excess(d: float) -> float:
+        none_exceeds = special.ndtr(math.sqrt(2) * d * spread[:, None] + z) ** others
+        return float(weight_u @ (none_exceeds @ weight_z)) - (1 - alpha)
 
-    return _root(lambda d: none_exceeds(d) - (1 - alpha))
+    return _root(excess)
 
 
-def _root(rising: Any) -> float:  # noqa: ANN401 - a function of one number
+@lru_cache(maxsize=1)
+def _nodes() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Points and weights for a mean over a standard normal, and over the unit interval."""
+    import numpy as np
+
+    z, weight_z = np.polynomial.hermite_e.hermegauss(48)
+    x, weight_x = np.polynomial.legendre.leggauss(120)
+    return z, weight_z / math.sqrt(2 * math.pi), (x + 1) / 2, weight_x / 2
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    """Where a rising function is zero: false position, halving the weight of an end that stays (Illinois)."""
     low, high = -1.0, 1.0
-    while rising(high) < 0:
-        high *= 2
-    while rising(low) > 0:
+    while (at_high := rising(high)) < 0:
+        low, high = high, high * 2
+    while (at_low := rising(low)) > 0:
         low *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    while high - low > 1e-9 * (1 + abs(high)):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        at_middle = rising(middle)
+        if abs(at_middle) < 1e-12:
+            return middle
+        if at_middle < 0:
+            low, at_low, at_high = middle, at_middle, at_high / 2
+        else:
+            high, at_high, at_low = middle, at_middle, at_low / 2
     return high
 
 

@@ -47,6 +47,8 @@ def _id_for(target: Path) -> str:
 def _check_free(target: Path) -> None:
     if not os.path.lexists(target):
         return
+    if os.path.realpath(target) == os.path.realpath("."):
+        raise SuiteError(target, "is the folder you are in; go one up and give the new suite's name")
     if target.is_symlink() or not target.is_dir() or any(target.iterdir()):
         raise SuiteError(target, "is there already; a new suite needs a name that is free or an empty folder")
 

@@ -152,7 +152,7 @@ def _assembled(
 
 def _heads(folder: Folder, problems: Problems) -> list[Head]:
     """The suite's own `suite.yaml` last, those it extends before it."""
-    if not folder.path.is_dir():
+    if not os.path.isdir(folder.path):  # noqa: PTH112 - never raises, unlike Path.is_dir
         raise SuiteError(folder.path, f"is not a folder with a {MAIN}")
     head = _head(folder, problems)
     if head.extends is None:
@@ -210,11 +210,16 @@ def _prompts(heads: list[Head], reply: Reply, problems: Problems) -> Iterator[Pr
 
 def _prompt_files(head: Head, problems: Problems, *, needed: bool) -> list[Path]:
     folder = head.folder.path / "prompts"
-    if not folder.is_dir() or (folder.is_symlink() and not head.folder.shipped):
-        if needed or head.folder.has("prompts"):
-            problems.add(folder, "there must be a folder of prompts here, each a file such as v1.md")
+    if not needed and not head.folder.has("prompts"):
         return []
-    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    if folder.is_symlink() and not head.folder.shipped:
+        problems.add(folder, "is a link; a suite holds its own files, so put the prompts here")
+        return []
+    try:
+        visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except OSError as error:
+        problems.add(folder, f"there must be a folder of prompts here, each such as v1.md ({error.strerror})")
+        return []
     files = [path for path in visible if path.suffix.casefold() == ".md"]
     for path in sorted(set(visible) - set(files)):
         problems.warn(path, "is not read: a prompt's file ends in .md")

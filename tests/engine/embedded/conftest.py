@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx
-import ollama
+import httpx  # noqa: TID253 - a test loads what it uses
+import ollama  # noqa: TID253 - a test loads what it uses
 import psutil
 import pytest
-from tiny_gguf import write_tiny_gguf
 
+from tiny_gguf import write_tiny_gguf
 from tipbench.engine.embedded import find_weights, start_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 EngineProcess = tuple[str, psutil.Process]
 

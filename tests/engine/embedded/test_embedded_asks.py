@@ -59,7 +59,7 @@ def test_the_defaults_are_ollamas() -> None:
 
 
 def test_options_are_read_by_name() -> None:
-    """Known options arrive in their types, whole numbers may be written as 64.0, unknown ones are passed over."""
+    """Known options arrive in their types, 64.0 is a whole number, unknown ones are passed over."""
     given = {"temperature": 1, "seed": 7.0, "num_ctx": 64.0, "stop": ["x"], "min_p": None, "no_such": "thing"}
     options = chat_ask({"model": "m", "messages": HELLO, "options": given}).options
     assert options == Options(temperature=1.0, seed=7, num_ctx=64, stop=("x",))

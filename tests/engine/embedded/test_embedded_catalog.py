@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tiny_gguf import write_tiny_gguf
 
+from tiny_gguf import write_tiny_gguf
 from tipbench.engine.embedded.catalog import Catalog, full_name, human_count, is_name, show
 from tipbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(

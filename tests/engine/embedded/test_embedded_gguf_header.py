@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import gguf
+import gguf  # noqa: TID253 - a test loads what it uses
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_gguf import CONTEXT_LENGTH, write_tiny_gguf
 
+from tiny_gguf import CONTEXT_LENGTH, write_tiny_gguf
 from tipbench.engine.embedded.gguf_header import FILE_TYPES, TENSOR_TYPES, read_header
 from tipbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEADER_BYTES = 6000
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx  # noqa: TID253 - a test loads what it uses
 import pytest
 
 from tipbench.engine.embedded import start_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 HELLO = [{"role": "user", "content": "Hello"}]
 NUMBERS = {"type": "array", "items": {"type": "integer"}, "minItems": 5000}
@@ -71,8 +73,8 @@ def test_a_negative_keep_alive_is_for_ever(own: httpx.Client) -> None:
     assert int(model["expires_at"][:4]) > 2200
 
 
-def test_a_request_is_never_cut_by_expiry_or_by_another_model(own: httpx.Client, url: str) -> None:
-    """A long reply ends whole although its time is up, it is told to unload, and another model is asked for."""
+def test_a_request_is_never_cut_by_expiry_or_by_another_model(own: httpx.Client) -> None:
+    """A long reply ends whole although its time is up, it is to be unloaded, and another model is wanted."""
     with (
         ThreadPoolExecutor() as pool,
         own.stream("POST", "/api/chat", json=body("tiny", 2500, keep_alive=0.01)) as response,
@@ -89,13 +91,16 @@ def test_a_request_is_never_cut_by_expiry_or_by_another_model(own: httpx.Client,
 
 
 def test_requests_are_served_in_the_order_of_their_coming(own: httpx.Client) -> None:
-    """Five requests for two models at once all succeed, first come first served."""
-    with ThreadPoolExecutor() as pool:
+    """Requests for two models that pile up behind a long one all succeed, first come first served."""
+    with ThreadPoolExecutor() as pool, own.stream("POST", "/api/chat", json=body("tiny", 3500)) as response:
+        parts = response.iter_lines()
+        next(parts)
         asked = []
-        for model in ("tiny", "other", "tiny", "tiny", "other"):
-            asked.append(pool.submit(own.post, "/api/chat", json=body(model, 400, stream=False)))
-            time.sleep(0.05)
-        ended = [future.result().json()["created_at"] for future in asked]
+        for model in ("other", "tiny", "tiny", "other"):
+            asked.append(pool.submit(own.post, "/api/chat", json=body(model, 5, stream=False)))
+            time.sleep(0.1)
+        *_, first = (json.loads(line) for line in parts)
+        ended = [first["created_at"], *(future.result().json()["created_at"] for future in asked)]
     assert ended == sorted(ended)
 
 

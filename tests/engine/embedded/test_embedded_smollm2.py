@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx
-import ollama
-import psutil
+import httpx  # noqa: TID253 - a test loads what it uses
+import ollama  # noqa: TID253 - a test loads what it uses
 
 from tipbench.engine.embedded import SMOLLM2, start_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import psutil
 
 MB = 1 << 20
 QUESTION = [{"role": "user", "content": "Name three things that help a tired person sleep."}]

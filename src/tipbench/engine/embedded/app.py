@@ -63,10 +63,10 @@ def _routes(engine: Engine) -> list[Any]:
         return _json(await engine.running())
 
     async def pull(request: Request) -> Response:
-        return await _pull(engine, read_json(await request.body()))
+        return _pull(engine, read_json(await request.body()))
 
     async def delete(request: Request) -> Response:
-        entry = await engine.entry(model_of(read_json(await request.body())))
+        entry = engine.entry(model_of(read_json(await request.body())))
         raise ApiError(501, f"the embedded engine does not delete models: {entry.path} is yours to remove")
 
     async def chat(request: Request) -> _Replies:
@@ -200,13 +200,13 @@ async def _not_offered(request: Request) -> Response:
     raise ApiError(501, f"the embedded engine does not offer {what}; use Ollama for it")
 
 
-async def _pull(engine: Engine, body: Reply) -> Response:
+def _pull(engine: Engine, body: Reply) -> Response:
     """A model that is here is pulled; another cannot be."""
     from starlette.responses import Response
 
     name = model_of(body)
     try:
-        await engine.entry(name)
+        engine.entry(name)
     except ApiError as error:
         if error.status != 404:
             raise

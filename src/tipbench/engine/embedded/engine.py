@@ -38,7 +38,7 @@ class Engine:
         return {"models": [tag(entry, digest=await self._digest(entry)) for entry in entries]}
 
     async def show(self, name: str, *, verbose: bool) -> Reply:
-        return await asyncio.to_thread(show, await self.entry(name), verbose=verbose)
+        return await asyncio.to_thread(show, self.entry(name), verbose=verbose)
 
     async def running(self) -> Reply:
         """What `/api/ps` tells: the model in memory, if there is one."""
@@ -48,10 +48,13 @@ class Engine:
         digest = await self._digest(llama.entry)
         return {"models": [replies.process(llama, digest=digest, expires_at=self._resident.expires_at)]}
 
-    async def entry(self, name: str) -> Entry:
-        """The model of that name as its file is now; ApiError where there is none, or a damaged one."""
+    def entry(self, name: str) -> Entry:
+        """The model of that name as its file is now; ApiError where there is none, or a damaged one.
+
+        Without a thread of its own, which would let requests overtake each other.
+        """
         try:
-            found = await asyncio.to_thread(self._catalog.find, name)
+            found = self._catalog.find(name)
         except BadInput as error:
             raise ApiError(500, str(error)) from None
         if found is None:
@@ -61,7 +64,7 @@ class Engine:
     async def reply(self, ask: Ask) -> AsyncGenerator[Reply, None]:
         """The objects that answer a request. Closed early, it stops the generation."""
         began = time.perf_counter_ns()
-        entry = await self.entry(ask.model)
+        entry = self.entry(ask.model)
         if ask.is_empty:
             yield await self._load_or_unload(ask, entry, began)
             return
@@ -78,7 +81,8 @@ class Engine:
                         finish = part
                     else:
                         chunks.append(part)
-                        yield replies.piece(ask, part.text)
+                        if part.text:
+                            yield replies.piece(ask, part.text)
         told = replies.Told(
             finish=_checked(finish, ask, chunks),
             prompt=prompt,
