@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PINS := requirements/all.txt
 
-.PHONY: help setup demo test test-slow check bench pins clean
+.PHONY: help setup demo test test-slow check bench docs pins clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ check: setup ## lint, types, layers
 
 bench: setup ## speed and memory, as ratios within one run
 	$(BIN)/python benchmarks/run.py
+
+docs: setup ## the generated reference pages
+	$(BIN)/python docs/generate.py
 
 pins: setup ## compile the pinned requirements anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \

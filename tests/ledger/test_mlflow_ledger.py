@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledger_samples import sample_pin, sample_result
 
+from ledger_samples import sample_pin, sample_result
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger import open_ledger
+from tipbench.ledger.pins import pin_tags
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger_servers import MlflowServer
-
     from tipbench.ledger import MlflowLedger
 
     from .conftest import Place
@@ -194,14 +194,12 @@ def test_a_damaged_pin_is_refused(mlflow_ledger: MlflowLedger, experiment: str) 
     tags = client.get_experiment(experiment_id).tags
     part = next(name for name, value in tags.items() if value == "Be useful. ☕\n")
     client.set_experiment_tag(experiment_id, part, "Be useless.")
-    with pytest.raises(BadInput, match="pin of experiment .* is damaged"):
+    with pytest.raises(BadInput, match=r"pin of experiment .* is damaged"):
         mlflow_ledger.pinned(experiment)
 
 
 def test_a_pin_that_died_half_way_changes_nothing(mlflow_ledger: MlflowLedger, experiment: str) -> None:
     """New parts of a pin count only with the tag that is written last; leftovers are cleared later."""
-    from tipbench.ledger.pins import pin_tags
-
     experiment_id = begun(mlflow_ledger, experiment)
     client = raw_client(mlflow_ledger)
     parts, _ = pin_tags(sample_pin(prompts=["never finished"]))
@@ -280,7 +278,7 @@ def test_guarded_servers_are_written_and_read(guarded_place: Place, experiment: 
 
 def test_a_host_that_is_not_allowed_is_explained(server_behind_prefix: MlflowServer, tmp_path: Path) -> None:
     """The server's plain-text refusal becomes a sentence with both ways out."""
-    with pytest.raises(LedgerUnreachable, match="--allowed-hosts.*--mlflow-host-header"):
+    with pytest.raises(LedgerUnreachable, match=r"--allowed-hosts.*--mlflow-host-header"):
         open_ledger(server_behind_prefix.url, home=tmp_path).pinned("x")
 
 

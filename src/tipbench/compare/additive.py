@@ -1,4 +1,4 @@
-"""The additive fit: value = cell + scenario + rest. It compares cells that were not judged on the same scenarios."""
+"""The additive fit, value = cell + scenario + rest: it compares cells judged on different scenarios."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _conjugate_gradient(
 
 
 def _connected(scores: Scores) -> NDArray[Any]:
-    """For each scenario the part of the grid it belongs to: cells join scenarios, and nothing joins two parts."""
+    """For each scenario the part of the grid that it belongs to: cells join scenarios into parts."""
     import numpy as np
 
     part = list(range(len(scores.scenarios)))

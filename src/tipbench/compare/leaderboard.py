@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from tipbench.compare import statistics
 from tipbench.compare.additive import Fit, fit
 from tipbench.compare.scores import Combination, Row, Scores, gather
 from tipbench.compare.shrinkage import Shrunken, shrink
-from tipbench.compare.statistics import Summary
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,6 +16,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from tipbench.compare.statistics import Summary
 
 Because = Literal["winner", "cheapest", "highest mean"]
 
@@ -89,9 +89,9 @@ def rank(
 ) -> Leaderboard:
     """The leaderboard of rows `(model, prompt, scenario, value)`; a value of None is unjudged.
 
-    Several values for one scenario are averaged first. Rows may come in any order. The same rows give the same
-    answer, unless another `rng` is handed in. With `cost`, a tie is resolved in favour of what is cheapest
-    to run: see `recommend`.
+    Several values for one scenario are averaged first. Rows may come in any order, and the same rows give
+    the same answer unless another `rng` is handed in. With `cost`, a tie is resolved in favour of what is
+    cheapest to run: see `recommend`.
     """
     if not 0 < alpha < 1:
         raise BadInput(f"alpha is {alpha}; give a number between 0 and 1, such as 0.05")
@@ -253,7 +253,7 @@ def _detectable(standings: Sequence[_Standing], *, alpha: float) -> float | None
     if not pairs:
         return None
     sd = (sum((pair.sd or 0.0) ** 2 for pair in pairs) / len(pairs)) ** 0.5
-    shared = int(median(pair.n for pair in pairs))
+    shared = sorted(pair.n for pair in pairs)[len(pairs) // 2]
     return statistics.detectable_difference(sd, n=shared, alpha=alpha) if sd > 0 else None
 
 

@@ -74,7 +74,7 @@ def _scores(judged: dict[tuple[Combination, str], list[float]], unjudged: Counte
     scenarios = tuple(sorted({scenario for _, scenario in keys}))
     cell_at = {cell: at for at, cell in enumerate(cells)}
     scenario_at = {scenario: at for at, scenario in enumerate(scenarios)}
-    counts = Counter({cell: 0 for cell in cells})
+    counts = Counter(dict.fromkeys(cells, 0))
     for cell, scenario in keys:
         counts[cell] += len(judged[cell, scenario])
     return Scores(

@@ -1,4 +1,4 @@
-"""The tests and bounds that the leaderboard is made of. Pure; `scipy.special` alone, as `scipy.stats` is slow."""
+"""The tests and bounds that the leaderboard is made of; `scipy.special` alone, as `scipy.stats` is slow."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _sign_flip(n: int) -> float:
 
 def _coarse(df: int) -> int:
     """Degrees of freedom rounded down to two digits, so that an uneven grid needs few critical values."""
-    step = 10 ** max(len(str(df)) - 2, 0)
+    step = int(10 ** max(len(str(df)) - 2, 0))
     return df // step * step
 
 

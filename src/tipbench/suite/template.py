@@ -91,7 +91,7 @@ def _compiled(source: str) -> Compiled:
     names = frozenset(meta.find_undeclared_variables(tree) - {"range"})
     lists = frozenset(_looped(tree))
     for loop in tree.find_all(nodes.For):
-        _ = nodes.Filter(loop.iter, COUNTED, [], [], None, None, lineno=loop.lineno)
+        loop.iter = nodes.Filter(loop.iter, COUNTED, [], [], None, None, lineno=loop.lineno)
     return Compiled(template=environment.from_string(tree), names=names, lists=lists)
 
 

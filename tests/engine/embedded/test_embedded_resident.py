@@ -77,7 +77,7 @@ def test_a_request_is_never_cut_by_expiry_or_by_another_model(own: httpx.Client)
     """A long reply ends whole although its time is up, it is to be unloaded, and another model is wanted."""
     with (
         ThreadPoolExecutor() as pool,
-        own.stream("POST", "/api/chat", json=body("tiny", 2500, keep_alive=0.01)) as response,
+        own.stream("POST", "/api/chat", json=body("tiny", 1500, keep_alive=0.01)) as response,
     ):
         parts = response.iter_lines()
         next(parts)
@@ -85,14 +85,14 @@ def test_a_request_is_never_cut_by_expiry_or_by_another_model(own: httpx.Client)
         unload = own.post("/api/generate", json={"model": "tiny", "keep_alive": 0}).json()
         *_, last = (json.loads(line) for line in parts)
         assert unload["done_reason"] == "unload"
-        assert (last["eval_count"], last["done_reason"]) == (2500, "length")
+        assert (last["eval_count"], last["done_reason"]) == (1500, "length")
         assert second.result().json()["created_at"] > last["created_at"]
     assert loaded(own) == ["other:latest"]
 
 
 def test_requests_are_served_in_the_order_of_their_coming(own: httpx.Client) -> None:
     """Requests for two models that pile up behind a long one all succeed, first come first served."""
-    with ThreadPoolExecutor() as pool, own.stream("POST", "/api/chat", json=body("tiny", 3500)) as response:
+    with ThreadPoolExecutor() as pool, own.stream("POST", "/api/chat", json=body("tiny", 2000)) as response:
         parts = response.iter_lines()
         next(parts)
         asked = []
@@ -153,14 +153,14 @@ def test_slots_share_the_model(tiny: Path) -> None:
     ):
         with (
             ThreadPoolExecutor() as pool,
-            http.stream("POST", "/api/chat", json=body("tiny", 3000)) as response,
+            http.stream("POST", "/api/chat", json=body("tiny", 1500)) as response,
         ):
             parts = response.iter_lines()
             next(parts)
             short = pool.submit(http.post, "/api/chat", json=body("tiny", 5)).result()
             *_, last = (json.loads(line) for line in parts)
         assert json.loads(short.text.split("\n")[0])["created_at"] < last["created_at"]
-        assert last["eval_count"] == 3000
+        assert last["eval_count"] == 1500
         assert http.get("/api/ps").json()["models"][0]["context_length"] == 4096
 
 

@@ -1,0 +1,40 @@
+"""Docs that are derived from code are up to date, and links in docs lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+assert SPEC
+assert SPEC.loader
+GENERATE = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(GENERATE)
+
+
+@pytest.mark.parametrize("name", GENERATE.PAGES)
+def test_generated_pages_are_up_to_date(name: str) -> None:
+    """`make docs` would change nothing."""
+    assert (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8") == GENERATE.PAGES[name]()
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link in the docs names a file that is there."""
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pins_hold_hashes_and_no_address() -> None:
+    """Every pinned package has a hash, and no registry is named."""
+    for pins in (ROOT / "requirements").glob("*.txt"):
+        text = pins.read_text()
+        assert "://" not in text
+        assert "--index" not in text
+        for entry in re.split(r"\n(?=\S)", text):
+            assert entry.startswith("#") or "--hash=sha256:" in entry, entry[:80]
