@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import httpx
 
@@ -25,20 +25,23 @@ async def work_off(client: httpx.AsyncClient, bodies: Iterator[bytes]) -> None:
         reply.raise_for_status()
 
 
-async def main() -> None:
+async def call_all(url: str, models: Sequence[Sequence[bytes]], *, parallel: int) -> dict[str, float]:
     import httpx
 
-    url, path, parallel = sys.argv[1:]
-    lines = Path(path).read_bytes().splitlines()
-    models = [list(same) for _, same in groupby(lines, key=lambda line: json.loads(line)["model"])]
     async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
         started, clock = time.time(), time.perf_counter()
         for same in models:
             bodies = iter(same)
-            await asyncio.gather(*(work_off(client, bodies) for _ in range(int(parallel))))
-        wall_s = time.perf_counter() - clock
-    print(json.dumps({"started": started, "wall_s": wall_s}))
+            await asyncio.gather(*(work_off(client, bodies) for _ in range(parallel)))
+        return {"started": started, "wall_s": time.perf_counter() - clock}
+
+
+def main() -> None:
+    url, path, parallel = sys.argv[1:]
+    lines = Path(path).read_bytes().splitlines()
+    models = [list(same) for _, same in groupby(lines, key=lambda line: json.loads(line)["model"])]
+    print(json.dumps(asyncio.run(call_all(url, models, parallel=int(parallel)))))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -144,10 +144,10 @@ def _moment(event: dict[str, Any]) -> float:
 
 def _measures(name: str, rounds: list[Round]) -> list[Measure]:
     def middle(value: str) -> float:
-        return median(getattr(each, value) for each in rounds)
+        return median(float(getattr(each, value)) for each in rounds)
 
     def ratio(ours: str, bare: str) -> float:
-        return median(getattr(each, ours) / getattr(each, bare) for each in rounds)
+        return median(float(getattr(each, ours)) / float(getattr(each, bare)) for each in rounds)
 
     def most(what: str) -> float:
         return max(float(each.host[what]) for each in rounds)

@@ -1,10 +1,13 @@
-"""What a benchmark hands back: numbers with their units, and the bar a number is held against where it has one."""
+"""What a benchmark hands back: numbers with their units, and the bar where there is one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,12 @@ def table(measures: list[Measure]) -> str:
     """The numbers as aligned plain text."""
     rows = [("", "measured", "bar", "")]
     rows += [
-        (m.what, f"{shown(m.value)} {m.unit}", f"{shown(m.bar)} {m.unit}" if m.bar is not None else "", m.verdict)
+        (
+            m.what,
+            f"{shown(m.value)} {m.unit}",
+            f"{shown(m.bar)} {m.unit}" if m.bar is not None else "",
+            m.verdict,
+        )
         for m in measures
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]

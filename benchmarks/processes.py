@@ -27,7 +27,7 @@ _TAKEN_OVER = ("OLLAMA_HOST", "MLFLOW_TRACKING_URI", "TIPBENCH_MLFLOW_HOST_HEADE
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
-    """What a command and all its children used, as the kernel counted it; `started` is in seconds since 1970."""
+    """What a command and its children used, as the kernel counted it; `started` is in seconds since 1970."""
 
     code: int
     out: str
@@ -39,7 +39,7 @@ class Used:
 
 @dataclass(kw_only=True)
 class Seen:
-    """What one process was last seen to have used. Looked at 20 times a second, so a short peak may be missed."""
+    """What a process was last seen to have used. Looked at 20 times a second: short peaks may be missed."""
 
     command: str
     peak_bytes: int = 0

@@ -56,14 +56,16 @@ def _arguments() -> argparse.Namespace:
 
 
 def _machine() -> str:
-    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    system, python = f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"
+    return f"{system}, {os.cpu_count()} cores, {python}"
 
 
 def _one(name: str, *, quick: bool) -> dict[str, Any]:
     before, started = os.getloadavg()[0], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="tipbench-bench-") as folder:
         measures = BENCHES[name](Options(quick=quick, work=Path(folder)))
-    print(f"\n{name} ({time.perf_counter() - started:.0f} s; load {before:.1f} before, {os.getloadavg()[0]:.1f} after)")
+    took_s = time.perf_counter() - started
+    print(f"\n{name} ({took_s:.0f} s; load {before:.1f} before, {os.getloadavg()[0]:.1f} after)")
     print(table(measures), flush=True)
     return {"load_before": before, "measures": [asdict(each) for each in measures]}
 

@@ -1,9 +1,10 @@
+# ruff: noqa: TID253 - tests may take the time to import numpy and scipy
 """A world of ordinal judgements with known truth, to measure how often the ranking's claims are true.
 
-Three 1-5 scales come from latent normals that share a scenario, a cell-and-scenario part and a candidate part;
-a reply may fail its format (worth 2 points) and a tip may be too long (minus 1). Cells differ in how much
-they vary, so that no test's assumption holds exactly. As in real data the sd of a candidate within its reply
-is about 1.9 and the sd of differences of scenario means is 1.6 to 2.2.
+Three 1-5 scales come from latent normals that share a scenario, a cell-and-scenario part and a candidate
+part; a reply may fail its format (worth 2 points) and a tip may be too long (minus 1). Cells differ in how
+much they vary, so that no test's assumption holds exactly. The sd of a candidate within its reply is about
+1.9, and that of differences of scenario means 1.6 to 1.8.
 """
 
 from __future__ import annotations

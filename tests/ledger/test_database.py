@@ -108,10 +108,9 @@ def test_another_programs_database_is_named(tmp_path: Path) -> None:
 def test_a_store_of_another_mlflow_is_neither_used_nor_migrated(tmp_path: Path, version: str) -> None:
     """A schema that is newer (unknown here) or older is left as it is, with both ways out."""
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as db:
-        db.executescript(
-            "CREATE TABLE alembic_version (version_num TEXT); CREATE TABLE runs (run_uuid TEXT);"
-            f"INSERT INTO alembic_version VALUES ('{version}');"
-        )
+        db.executescript("CREATE TABLE alembic_version (version_num TEXT); CREATE TABLE runs (id TEXT);")
+        db.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+        db.commit()
     before = (tmp_path / "mlflow.db").read_bytes()
     said = refused(tmp_path)
     assert f"its schema is {version}" in said

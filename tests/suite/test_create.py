@@ -96,6 +96,13 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         new_suite(tmp_path / "file" / "mine")
 
 
+def test_a_failure_at_the_last_step_leaves_nothing(tmp_path: Path) -> None:
+    """A name that the disk does not take is told, and no draft stays behind."""
+    with pytest.raises(SuiteError, match="cannot be made: File name too long"):
+        new_suite(tmp_path / ("long-name-" * 40))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission(tmp_path: Path) -> None:
     """A folder that may not be written is told in a sentence."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from suite_files import PROMPT, SCENARIOS, write_suite
 from tipbench.errors import BadInput, SuiteError
 from tipbench.suite import import_scenarios, load_suite
+from tipbench.suite.append import replace_file
 
 HEADER = "id,who,tasks\n"
 
@@ -175,6 +176,7 @@ def test_layouts_that_can_be_added_to(tmp_path: Path, scenarios: str | None) -> 
     after = (folder / "scenarios.yaml").read_bytes().decode()
     new_lines = iter(after.splitlines())
     assert all(line in new_lines for line in before.replace("scenarios: []", "scenarios:").splitlines())
+    assert after.count("\r\n") in {0, after.count("\n")}
     assert ("\r\n" in after) == ("\r\n" in before)
 
 
@@ -183,6 +185,25 @@ def test_a_layout_that_cannot_be_added_to(tmp_path: Path) -> None:
     folder = write_suite(tmp_path / "suite", scenarios="scenarios: [{id: one, who: Ann, tasks: [x]}]\n")
     with pytest.raises(SuiteError, match=r"scenarios\.yaml:1: the list in \[ \] cannot be added to"):
         _import(folder, HEADER + "x,Eve,eat\n")
+
+
+def test_a_value_that_would_not_come_back_is_refused(tmp_path: Path) -> None:
+    """What is written is read back first; a value that would change on the way is not written."""
+    folder = write_suite(tmp_path / "suite")
+    rows = [{"id": "x", "who": 10**120, "tasks": ["eat"]}]
+    with pytest.raises(SuiteError, match="the values of 'x' cannot be kept"):
+        _import(folder, json.dumps(rows), "rows.json")
+    assert (folder / "scenarios.yaml").read_text() == SCENARIOS
+
+
+def test_somebody_elses_change_is_not_lost(tmp_path: Path) -> None:
+    """A file that changed since it was read is left alone."""
+    path = tmp_path / "scenarios.yaml"
+    path.write_bytes(b"theirs")
+    with pytest.raises(SuiteError, match="import again"):
+        replace_file(path, b"as it was", b"ours")
+    assert path.read_bytes() == b"theirs"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_ids_come_from_the_row(tmp_path: Path) -> None:

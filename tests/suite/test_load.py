@@ -416,6 +416,18 @@ def test_unknown_ids_are_told_with_those_there_are(tmp_path: Path) -> None:
         suite.scenario("thre")
 
 
+def test_a_text_reply_asks_for_one(tmp_path: Path) -> None:
+    """In a suite of single texts a prompt is told of one candidate, whatever was asked for."""
+    suite = load_suite(
+        write_suite(
+            tmp_path, suite=SUITE.replace("list", "text"), v1="# User\n{{ n_tips }} {{ noun }}: {{ who }}"
+        )
+    )
+    assert suite.prompts[0].output == "text"
+    (message,) = render(suite.prompts[0], suite.scenarios[0], n_tips=5, reply=suite.reply)
+    assert message.content == "1 tip: Ann"
+
+
 def test_limits_grow_with_the_number_of_candidates(tmp_path: Path) -> None:
     """Up to five candidates fit the suite's limits; more get room in proportion, in the context too."""
     suite = load_suite(write_suite(tmp_path))

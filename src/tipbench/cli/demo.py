@@ -4,9 +4,64 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
+
+from tipbench.cli.bench import AsJson
+from tipbench.cli.progress import follow
+from tipbench.cli.screen import out, print_json
+from tipbench.workflows.demo import demo
+
 if TYPE_CHECKING:
-    import typer
+    from tipbench.compare.table import Table
+    from tipbench.workflows.demo import Demo
+
+NOT_PEOPLE = (
+    "Judged by the proxy: simple rules about words, not people. It shows how it works, not what to ship."
+)
 
 
 def add_to(app: typer.Typer) -> None:
-    pass
+    app.command("demo")(demo_command)
+
+
+def demo_command(*, as_json: AsJson = False) -> None:
+    """Bench a real 135M model on four prompts and eight scenarios, and show the leaderboard. Takes minutes.
+
+    Needs no Ollama and no MLflow server. Run it again: what was generated is not generated again.
+    """
+    with follow(events=None, quiet=as_json) as emit:
+        found = demo(emit=emit)
+    if as_json:
+        summary = found.summary.as_json()
+        print_json({"judge": "proxy", "leaderboard": found.board.as_dict(), "collection": summary})
+    else:
+        print_demo(found)
+    if found.summary.cells.failed:
+        raise typer.Exit(1)
+
+
+def print_demo(found: Demo) -> None:
+    """The table, what can be said, and what to do next."""
+    out().print()
+    print_table(found.table, title="Leaderboard (proxy judge)")
+    for sentence in found.sentences:
+        out().print(sentence)
+    out().print(NOT_PEOPLE, style="yellow")
+    memory = f"{found.summary.max_resident or 1} model in memory at a time"
+    out().print(
+        f"{found.summary.cells.planned} cells, {memory}, recorded in {found.summary.ledger}",
+        style="dim",
+        soft_wrap=True,
+    )
+    out().print("Next: tipbench show RUN, tipbench doctor, or your own models: tipbench collect --dry-run")
+
+
+def print_table(table: Table, *, title: str) -> None:
+    from rich.table import Table as RichTable
+
+    grid = RichTable(title=title, title_justify="left")
+    for column in table.columns:
+        grid.add_column(column.title, justify=column.align)
+    for number, row in enumerate(table.rows):
+        grid.add_row(*row, style="bold" if number in table.marked else None)
+    out().print(grid)

@@ -79,7 +79,8 @@ def _outlook(board: Leaderboard, judged: list[LeaderboardRow]) -> str:
         return f"To say more, judge the {_count(unjudged, 'combination')} without any score."
     if board.n_scenarios < 2:
         return "To say more, judge more scenarios: 8 show large differences, 24 moderate ones."
-    return f"{_resolution(board)}{_needed(board)}"
+    waiting = f" ({_count(board.n_unjudged, 'candidate')} still unjudged)" if board.n_unjudged else ""
+    return f"{_resolution(board)}{_needed(board)}{waiting}."
 
 
 def _resolution(board: Leaderboard) -> str:
@@ -93,14 +94,14 @@ def _resolution(board: Leaderboard) -> str:
 
 def _needed(board: Leaderboard) -> str:
     if board.winner:
-        return "; no more judging is needed to name the winner."
+        return "; no more judging is needed to name the winner"
     if board.scenarios_needed is None:
-        return "; some combinations score the same, so no number of scenarios is known to part them."
+        return "; some combinations score the same, so no number of scenarios is known to part them"
     if board.scenarios_needed > _HOPELESS:
-        return f"; parting the first two would take more than {_HOPELESS} scenarios, so treat them as equals."
+        return f"; to name a winner would take more than {_HOPELESS} scenarios, so treat them as equals"
     return (
         f"; if the differences are as large as they look, about {board.scenarios_needed} scenarios "
-        "would name a winner."
+        "would name a winner"
     )
 
 

@@ -6,7 +6,6 @@ asking, and leave half a schema behind when it is killed while making one.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -73,24 +72,27 @@ def _version_in(db: sqlite3.Connection, path: Path) -> str | None:
 
 def _make(path: Path, create: Callable[[str], None]) -> None:
     """Make the database beside its place and move it there whole; one process at a time."""
-    with file_lock(path.with_name(f"{path.name}.lock"), patience_s=120) as held:
-        if not held:
-            raise LedgerUnreachable(f"another process is still making {path}; try again in a minute")
-        if _file_version(path) is not None:
-            return
-        fresh = path.with_name(f".{path.name}.new")
-        try:
-            for leftover in path.parent.glob(f"{fresh.name}*"):
-                leftover.unlink()
-            create(f"sqlite:///{fresh}")
-            with closing(sqlite3.connect(fresh)) as db:
-                # readers and the writer do not wait for each other, and a commit is one write to disk
-                db.execute("PRAGMA journal_mode = WAL")
-            os.replace(fresh, path)  # noqa: PTH105 - replaces an empty file too, on any system
-        except (OSError, sqlite3.Error) as error:
-            raise LedgerUnreachable(
-                f"{path} cannot be made ({error}); set TIPBENCH_HOME to a folder that you may write to"
-            ) from None
+    try:
+        with file_lock(path.with_name(f"{path.name}.lock"), patience_s=120) as held:
+            if not held:
+                raise LedgerUnreachable(f"another process is still making {path}; try again in a minute")
+            if _file_version(path) is None:
+                _make_alone(path, create)
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerUnreachable(
+            f"{path} cannot be made ({error}); set TIPBENCH_HOME to a folder that you may write to"
+        ) from None
+
+
+def _make_alone(path: Path, create: Callable[[str], None]) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    for leftover in path.parent.glob(f"{fresh.name}*"):
+        leftover.unlink()
+    create(f"sqlite:///{fresh}")
+    with closing(sqlite3.connect(fresh)) as db:
+        # readers and the writer do not wait for each other, and a commit is one write to disk
+        db.execute("PRAGMA journal_mode = WAL")
+    fresh.replace(path)
 
 
 def _server_version(address: Address) -> str | None:

@@ -8,8 +8,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tipbench.errors import LedgerUnreachable
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -19,23 +17,16 @@ _LOOK_EVERY_S = 0.05
 
 @contextmanager
 def file_lock(path: Path, *, patience_s: float) -> Iterator[bool]:
-    """Hold the lock for the block; False where another process held it for all of `patience_s`."""
-    handle = _opened(path)
+    """Hold the lock for the block; False where another process held it for all of `patience_s`.
+
+    Raises OSError where the file cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         yield _taken(handle, deadline=time.monotonic() + patience_s)
     finally:
         os.close(handle)
-
-
-def _opened(path: Path) -> int:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise LedgerUnreachable(
-            f"{path} cannot be written ({error.strerror}); "
-            "set TIPBENCH_HOME to a folder that you may write to"
-        ) from None
 
 
 def _taken(handle: int, *, deadline: float) -> bool:

@@ -6,7 +6,6 @@ Ledgers are known by their addresses without credentials.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import zlib
@@ -259,7 +258,12 @@ class Spool:
                 if self._db is None:
                     self._db = self._opened()
                 yield self._db
-            except (OSError, sqlite3.Error) as error:
+            except (OSError, sqlite3.OperationalError) as error:
+                raise SpoolUnusable(
+                    f"the spool {self.path} cannot be written ({error}); see that its disk is not full, "
+                    "or set TIPBENCH_HOME to a folder that you may write to"
+                ) from None
+            except sqlite3.Error as error:
                 raise self._damaged(str(error)) from None
 
     def _opened(self) -> sqlite3.Connection:
@@ -281,7 +285,7 @@ class Spool:
                 leftover.unlink()
             with closing(sqlite3.connect(fresh)) as db:
                 db.executescript(_SCHEMA)
-            os.replace(fresh, self.path)  # noqa: PTH105 - the counterpart of the check above
+            fresh.replace(self.path)
 
     def _check(self, db: sqlite3.Connection) -> None:
         (application,) = db.execute("PRAGMA application_id").fetchone()
@@ -295,6 +299,6 @@ class Spool:
 
     def _damaged(self, reason: str) -> SpoolUnusable:
         return SpoolUnusable(
-            f"the spool {self.path} cannot be used ({reason}); restore it, or move it away: "
+            f"the spool {self.path} is damaged ({reason}); restore it, or move it away: "
             "cells that are only in it are then generated again"
         )

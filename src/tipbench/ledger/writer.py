@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from tipbench.errors import BadInput, LedgerUnreachable
+from tipbench.errors import BadInput, LedgerUnreachable, SpoolUnusable
 from tipbench.ledger.locks import file_lock
 
 if TYPE_CHECKING:
@@ -39,11 +39,16 @@ def drain(spool: Spool, ledger_for: LedgerFor, *, lock: Path, patience_s: float 
     `ledger_for` opens a ledger by its address without credentials. One process at a time drains a
     home; where another has the lock for all of `patience_s`, the report says so.
     """
-    with file_lock(lock, patience_s=patience_s) as held:
-        if not held:
-            busy = "another tipbench process is recording at the moment"
-            return DrainReport(recorded=0, left=_left(spool), problems=(busy,))
-        return _Pass(spool, ledger_for).run()
+    try:
+        with file_lock(lock, patience_s=patience_s) as held:
+            if held:
+                return _Pass(spool, ledger_for).run()
+    except OSError as error:
+        raise SpoolUnusable(
+            f"{lock} cannot be written ({error}); set TIPBENCH_HOME to a folder that you may write to"
+        ) from None
+    busy = "another tipbench process is recording at the moment"
+    return DrainReport(recorded=0, left=_left(spool), problems=(busy,))
 
 
 def follow(spool: Spool, ledger_for: LedgerFor, *, lock: Path, life_line: BinaryIO) -> DrainReport:

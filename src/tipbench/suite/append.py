@@ -41,7 +41,7 @@ def append_scenarios(folder: Folder, entries: Sequence[Entry]) -> Path:
     _check(old, _read(decoded(after, path), folder), [scenario for scenario, _ in entries], path)
     if len(after) > LARGE:
         raise SuiteError(path, f"would be larger than {LARGE // 1024} KiB; make a second suite")
-    _replace(path, before, after)
+    replace_file(path, before, after)
     return path
 
 
@@ -54,12 +54,16 @@ def _read(text: str, folder: Folder) -> ScenarioFile:
 
 
 def _check(old: ScenarioFile, new: ScenarioFile, added: Sequence[Scenario], path: Path) -> None:
-    """The file that is about to be written must hold what it held and what was added, and nothing else."""
-    expected = [*(scenario for scenario, _ in old.scenarios), *added]
-    if [scenario for scenario, _ in new.scenarios] != expected:
-        raise SuiteError(
-            path, "its layout cannot be added to; write the scenarios as lines that begin with '- id:'"
-        )
+    """The text that is about to be written must hold what it held and what was added, and nothing else."""
+    kept = [scenario for scenario, _ in old.scenarios]
+    found = [scenario for scenario, _ in new.scenarios]
+    if found[: len(kept)] != kept or len(found) != len(kept) + len(added):
+        raise SuiteError(path, "its layout cannot be added to; write all scenarios as '- id:' lines")
+    for written, scenario in zip(found[len(kept) :], added, strict=True):
+        if written != scenario:
+            raise SuiteError(
+                path, f"the values of '{scenario.id}' cannot be kept as they are; write them as text"
+            )
 
 
 def _with_entries(
@@ -128,7 +132,7 @@ def _written(value: object) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def _replace(path: Path, before: bytes, after: bytes) -> None:
+def replace_file(path: Path, before: bytes, after: bytes) -> None:
     """Put the new text in the file's place in one step, unless somebody else has changed it meanwhile."""
     try:
         handle, name = tempfile.mkstemp(prefix=".scenarios-", dir=path.parent)

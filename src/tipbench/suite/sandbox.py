@@ -67,7 +67,7 @@ def prompt_environment() -> Environment:
         intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%"))
 
         def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401
-            if True:
+            if isinstance(obj, LoopContext):
                 return super().getattr(obj, attribute)
             return self.getitem(obj, attribute)
 

@@ -21,6 +21,15 @@ def one_run(settings: Settings, run_id: str) -> tuple[Run, RunTexts]:
     return synced_ledger(settings).run(run_id)
 
 
+def runs_in(settings: Settings) -> list[Run]:
+    """The cells of the settings' experiment, oldest first; NotFound where there is none of that name."""
+    ledger = synced_ledger(settings)
+    if ledger.pinned(settings.experiment) is None:
+        known = ", ".join(entry.name for entry in ledger.experiments()) or "none yet"
+        raise NotFound(f"there is no experiment {settings.experiment!r} at {ledger.uri}; there are: {known}")
+    return ledger.runs(settings.experiment)
+
+
 def runs(
     experiment: str, *, mlflow_url: str | None = None, mlflow_host_header: str | None = None
 ) -> list[Run]:
@@ -28,9 +37,5 @@ def runs(
 
     Raises NotFound for an experiment that is not there.
     """
-    settings = Settings.of({"mlflow_url": mlflow_url, "mlflow_host_header": mlflow_host_header})
-    ledger = synced_ledger(settings)
-    if ledger.pinned(experiment) is None:
-        known = ", ".join(entry.name for entry in ledger.experiments()) or "none yet"
-        raise NotFound(f"there is no experiment {experiment!r} at {ledger.uri}; there are: {known}")
-    return ledger.runs(experiment)
+    where = {"mlflow_url": mlflow_url, "mlflow_host_header": mlflow_host_header}
+    return runs_in(Settings.of({"experiment": experiment, **where}))

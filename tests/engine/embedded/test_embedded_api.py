@@ -66,6 +66,7 @@ def test_a_model_is_shown(client: ollama.Client) -> None:
 def test_a_chat_reply_carries_what_ollamas_carries(http: httpx.Client) -> None:
     """One object with the text, why it ended, and every count and duration."""
     body = {"model": "tiny", "messages": HELLO, "stream": False, "options": {"num_predict": 7, "seed": 3}}
+    http.post("/api/chat", json=body)
     response = http.post("/api/chat", json=body)
     reply = response.json()
     assert response.headers["content-type"] == "application/json; charset=utf-8"

@@ -119,6 +119,7 @@ def test_a_killed_parent_leaves_no_engine_behind(tiny: Path) -> None:
         url = parent.stdout.readline().strip()
         (engine,) = psutil.Process(parent.pid).children()
         os.killpg(parent.pid, signal.SIGINT)
+        time.sleep(0.5)
         parent.stdin.write("\n")
         parent.stdin.flush()
         assert parent.stdout.readline().strip() == "Ollama is running"

@@ -21,9 +21,9 @@ NUMBERS = {"type": "array", "items": {"type": "integer"}, "minItems": 5000}
 WAIT_S = 20.0
 
 
-def body(model: str, n: int, **more: object) -> dict[str, Any]:
+def body(model: str, n: int, *, num_ctx: int = 4096, **more: object) -> dict[str, Any]:
     """A chat that goes on for exactly `n` tokens: its schema leaves no way to end earlier."""
-    options = {"num_predict": n, "seed": 1, "temperature": 0}
+    options = {"num_predict": n, "seed": 1, "temperature": 0, "num_ctx": num_ctx}
     return {"model": model, "messages": HELLO, "format": NUMBERS, "options": options, **more}
 
 
@@ -153,15 +153,15 @@ def test_slots_share_the_model(tiny: Path) -> None:
     ):
         with (
             ThreadPoolExecutor() as pool,
-            http.stream("POST", "/api/chat", json=body("tiny", 1500)) as response,
+            http.stream("POST", "/api/chat", json=body("tiny", 900, num_ctx=1024)) as response,
         ):
             parts = response.iter_lines()
             next(parts)
-            short = pool.submit(http.post, "/api/chat", json=body("tiny", 5)).result()
+            short = pool.submit(http.post, "/api/chat", json=body("tiny", 5, num_ctx=1024)).result()
             *_, last = (json.loads(line) for line in parts)
         assert json.loads(short.text.split("\n")[0])["created_at"] < last["created_at"]
-        assert last["eval_count"] == 1500
-        assert http.get("/api/ps").json()["models"][0]["context_length"] == 4096
+        assert last["eval_count"] == 900
+        assert http.get("/api/ps").json()["models"][0]["context_length"] == 1024
 
 
 def test_the_prompt_cache_is_counted(tiny: Path) -> None:

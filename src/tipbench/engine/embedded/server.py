@@ -7,7 +7,6 @@ import errno
 import os
 import signal
 import socket
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,9 @@ from tipbench.engine.embedded.llama import Tuning
 from tipbench.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    import uvicorn
 
 _MOST_THREADS = 4
 _GRACE_S = 1
@@ -79,12 +77,6 @@ def _prepare_environment() -> None:
 async def _run(app: object, listener: socket.socket, *, verbose: bool) -> None:
     import uvicorn
 
-    class Server(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Our own handlers are set already; uvicorn's would raise the signal again at the end."""
-            yield
-
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_level="info" if verbose else "critical",
@@ -94,20 +86,16 @@ async def _run(app: object, listener: socket.socket, *, verbose: bool) -> None:
         # Ollama never closes an idle connection; a client that reuses one must not race with us
         timeout_keep_alive=_IDLE_S,
     )
-    server = Server(config)
-    _end_on_signals(server)
+    server = uvicorn.Server(config)
+    _end_quietly_on_signals()
     await server.serve(sockets=[listener])
 
 
-def _end_on_signals(server: uvicorn.Server) -> None:
+def _end_quietly_on_signals() -> None:
+    """Uvicorn ends on a signal, then raises it again for the handler that was there before: this one."""
     loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
-
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end)
+        loop.add_signal_handler(number, lambda: None)
 
 
 def _listen(host: str, port: int) -> socket.socket:

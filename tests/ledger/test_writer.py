@@ -1,0 +1,292 @@
+"""Draining: everything once, whatever dies in between, and no ledger holds up another."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger_samples import sample_pin, sample_result
+from ledger_servers import Proxy
+from tipbench.errors import BadInput, LedgerUnreachable
+from tipbench.ledger import MemoryLedger, Spool, drain, follow, open_ledger, public_uri
+from tipbench.ledger.locks import file_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from ledger_servers import Deed, MlflowServer, Request
+    from tipbench.ledger import MlflowLedger
+    from tipbench.records import CellResult
+
+PIN = sample_pin()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def spool(home: Path) -> Iterator[Spool]:
+    with Spool(home / "spool.db") as opened:
+        yield opened
+
+
+def put(spool: Spool, uri: str, experiment: str, *numbers: int) -> None:
+    for n in numbers:
+        spool.put(uri, experiment, PIN, sample_result(n))
+
+
+class Ledgers:
+    """Ledgers in memory by address; `down` ones cannot be reached."""
+
+    def __init__(self, *down: str) -> None:
+        self.down = set(down)
+        self.opened: list[str] = []
+        self.by_uri: dict[str, MemoryLedger] = {}
+
+    def __call__(self, uri: str) -> MemoryLedger:
+        self.opened.append(uri)
+        if uri in self.down:
+            raise LedgerUnreachable(f"{uri} is down")
+        return self.by_uri.setdefault(uri, MemoryLedger())
+
+
+def test_everything_is_pinned_recorded_and_struck_out(spool: Spool, home: Path) -> None:
+    """More than one batch, several experiments: all of it ends up in its ledger, and nothing waits."""
+    put(spool, "http://a:1", "one", *range(60))
+    put(spool, "http://a:1", "two", 1)
+    put(spool, "http://b:1", "one", 1, 2)
+    ledgers = Ledgers()
+    report = drain(spool, ledgers, lock=home / "lock")
+    assert (report.recorded, report.left, report.problems) == (63, 0, ())
+    assert len(ledgers.by_uri["http://a:1"].runs("one")) == 60
+    assert len(ledgers.by_uri["http://b:1"].runs("one")) == 2
+    assert ledgers.by_uri["http://a:1"].pinned("two") == PIN
+    assert len(spool.known_keys("http://a:1", "one")) == 60
+
+
+def test_what_one_ledger_cannot_take_does_not_hold_up_the_others(spool: Spool, home: Path) -> None:
+    """An unreachable ledger is asked once; a pin conflict keeps back its own experiment only."""
+    put(spool, "http://down:1", "one", 1)
+    put(spool, "http://down:1", "two", 1)
+    put(spool, "http://up:1", "changed", 1)
+    put(spool, "http://up:1", "fine", 1)
+    ledgers = Ledgers("http://down:1")
+    ledgers("http://up:1").pin("changed", replace(PIN, prompts={"v1": "another text"}))
+    ledgers.opened.clear()
+    report = drain(spool, ledgers, lock=home / "lock")
+    assert (report.recorded, report.left) == (1, 3)
+    down, conflict = report.problems
+    assert down == "http://down:1 is down"
+    assert "'v1'" in conflict
+    assert ledgers.opened.count("http://down:1") == 1
+    ledgers.down.clear()
+    again = drain(spool, ledgers, lock=home / "lock")
+    assert (again.recorded, again.left) == (2, 1)
+
+
+class Picky(MemoryLedger):
+    """Refuses a batch that holds one particular cell."""
+
+    def record(self, experiment: str, results: Sequence[CellResult]) -> None:
+        if any(result.cell.scenario_id == "s13" for result in results):
+            raise BadInput("s13 is not to my taste")
+        super().record(experiment, results)
+
+
+def test_one_bad_result_stays_alone(spool: Spool, home: Path) -> None:
+    """A result that a ledger refuses is left and told of; those around it are recorded."""
+    put(spool, "http://a:1", "e", *range(40))
+    ledger = Picky()
+    report = drain(spool, lambda _: ledger, lock=home / "lock")
+    assert (report.recorded, report.left, report.problems) == (39, 1, ("s13 is not to my taste",))
+    assert len(ledger.runs("e")) == 39
+
+
+def test_the_pin_of_the_ledger_becomes_known(spool: Spool, home: Path) -> None:
+    """Ids that another machine pinned are known here afterwards, for planning without the ledger."""
+    put(spool, "http://a:1", "e", 1)
+    ledgers = Ledgers()
+    ledgers("http://a:1").pin("e", sample_pin(prompts=["theirs"]))
+    drain(spool, ledgers, lock=home / "lock")
+    assert spool.known_pin("http://a:1", "e") == sample_pin(prompts=["v1", "theirs"])
+
+
+def test_one_process_drains_at_a_time(spool: Spool, home: Path) -> None:
+    """While another holds the lock nothing is recorded, and the report says why."""
+    put(spool, "http://a:1", "e", 1)
+    with file_lock(home / "lock", patience_s=0) as held:
+        assert held
+        report = drain(spool, Ledgers(), lock=home / "lock")
+    assert (report.recorded, report.left) == (0, 1)
+    assert "another tipbench process" in report.problems[0]
+
+
+class Following:
+    """`follow` in a thread, with a pipe as its life line."""
+
+    def __init__(self, spool: Spool, ledger_for: Callable[[str], MemoryLedger], lock: Path) -> None:
+        read, self._write = os.pipe()
+        self._line = os.fdopen(read, "rb")
+        self._reports: list[tuple[int, int]] = []
+        self._thread = threading.Thread(target=self._run, args=(spool, ledger_for, lock))
+        self._thread.start()
+
+    def _run(self, spool: Spool, ledger_for: Callable[[str], MemoryLedger], lock: Path) -> None:
+        report = follow(spool, ledger_for, lock=lock, life_line=self._line)
+        self._reports.append((report.recorded, report.left))
+
+    def say(self, word: bytes) -> None:
+        os.write(self._write, word)
+
+    def let_go(self) -> tuple[int, int]:
+        os.close(self._write)
+        self._thread.join(timeout=30)
+        self._line.close()
+        return self._reports[0]
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert done()
+
+
+def test_following_records_what_comes_until_let_go(spool: Spool, home: Path) -> None:
+    """Results are recorded while they come, and those that came last after the life line closed."""
+    ledgers = Ledgers()
+    following = Following(spool, ledgers, home / "lock")
+    put(spool, "http://a:1", "e", 1)
+    wait_for(lambda: not spool.pending())
+    following.say(b"still here")
+    put(spool, "http://a:1", "e", 2, 3)
+    assert following.let_go() == (3, 0)
+    assert len(ledgers.by_uri["http://a:1"].runs("e")) == 3
+
+
+def test_following_ends_though_the_ledger_is_down(spool: Spool, home: Path) -> None:
+    """A ledger that never comes back does not keep the writer alive; what waits is still there."""
+    put(spool, "http://a:1", "e", 1, 2)
+    following = Following(spool, Ledgers("http://a:1"), home / "lock")
+    time.sleep(1.2)
+    started = time.monotonic()
+    assert following.let_go() == (0, 2)
+    assert time.monotonic() - started < 5
+    assert len(spool.take("http://a:1", "e", limit=9)) == 2
+
+
+def test_a_server_that_comes_back_gets_everything(
+    spool: Spool, home: Path, server: MlflowServer, experiment: str
+) -> None:
+    """With the server down the results wait; once it is up they are recorded, each once."""
+    proxy = Proxy(server.port)
+    put(spool, proxy.url, experiment, 1, 2, 3)
+    ledger = open_ledger(proxy.url, home=home)
+    down = drain(spool, lambda _: ledger, lock=home / "lock")
+    assert (down.recorded, down.left) == (0, 3)
+    assert f"{proxy.url} cannot be reached" in down.problems[0]
+    with proxy.running():
+        up = drain(spool, lambda _: ledger, lock=home / "lock")
+        assert (up.recorded, up.left, up.problems) == (3, 0, ())
+        assert len(ledger.runs(experiment)) == 3
+
+
+DRAIN = """
+import sys
+from pathlib import Path
+from tipbench.ledger import Spool, drain, open_ledger
+home = Path(sys.argv[1])
+with Spool(home / "spool.db") as spool:
+    print("begin", flush=True)
+    drain(spool, lambda uri: open_ledger(uri, home=home), lock=home / "lock")
+"""
+
+
+def drainer(home: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", DRAIN, str(home)], stdout=subprocess.PIPE)
+
+
+def assert_recorded_once(ledger: MlflowLedger, experiment: str, count: int) -> None:
+    """One run per cell in MLflow itself, all of them ended, every one readable."""
+    found = ledger._store.experiment(experiment)
+    assert found is not None
+    rows = ledger._store.cells(found.experiment_id)
+    assert sorted(row.tags["tipbench.cell"] for row in rows) == sorted(
+        sample_result(n).cell.key for n in range(count)
+    )
+    assert {row.status for row in rows} == {"FINISHED"}
+    runs = ledger.runs(experiment)
+    assert [run.candidates for run in runs] == [sample_result(n).candidates for n in range(count)]
+    assert ledger.run(runs[-1].run_id)[1].raw == sample_result(count - 1).completion.text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ("experiments/create", 1, "drop after"),
+        ("runs/create", 2, "drop after"),
+        ("runs/log-batch", 2, "drop before"),
+        ("mlflow-artifacts/", 5, "drop after"),
+        ("runs/update", 2, "drop after"),
+        ("set-experiment-tag", 1, "drop before"),
+    ],
+    ids=lambda step: step[0],
+)
+def test_killed_at_any_step_each_cell_is_recorded_once(
+    spool: Spool, home: Path, server: MlflowServer, experiment: str, step: tuple[str, int, str]
+) -> None:
+    """The writer is killed at one request, before or after the server acted on it; the next completes."""
+    path, nth, deed = step
+    seen: list[Request] = []
+    child: list[subprocess.Popen[bytes]] = []
+
+    def decide(request: Request) -> Deed:
+        if child and path in request.path:
+            seen.append(request)
+            if len(seen) == nth:
+                os.kill(child[0].pid, signal.SIGKILL)
+                return deed
+        return "pass"
+
+    with Proxy(server.port, decide=decide).running() as proxy:
+        put(spool, proxy.url, experiment, *range(4))
+        child.append(drainer(home))
+        child[0].communicate()
+        assert child.pop().returncode == -signal.SIGKILL
+        ledger = open_ledger(proxy.url, home=home)
+        report = drain(spool, lambda _: ledger, lock=home / "lock")
+        assert (report.left, report.problems) == (0, ())
+        assert_recorded_once(ledger, experiment, 4)
+
+
+def test_killed_again_and_again_the_embedded_store_holds_each_cell_once(spool: Spool, home: Path) -> None:
+    """However often the writer dies while it fills a fresh embedded store, the next one completes it."""
+    count = 30
+    put(spool, "", "e", *range(count))
+    rng = random.Random(11)  # noqa: S311 - moments, not secrets
+    for _ in range(3):
+        child = drainer(home)
+        assert child.stdout is not None
+        child.stdout.readline()
+        wait_for((home / "mlflow.db").exists)
+        time.sleep(rng.uniform(0.1, 2.0))
+        os.kill(child.pid, signal.SIGKILL)
+        child.communicate()
+    ledger = open_ledger("", home=home)
+    report = drain(spool, lambda _: ledger, lock=home / "lock")
+    assert (report.left, report.problems) == (0, ())
+    assert_recorded_once(ledger, "e", count)
+    assert [w.ledger for w in spool.pending()] == []
+    assert ledger.uri == public_uri("", home=home)

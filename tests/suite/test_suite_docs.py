@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tipbench.suite import SHIPPED, check_suite, import_scenarios, load_suite
+from tipbench.suite.prompt import OUTPUTS
+from tipbench.suite.rubric import FLAGS
+from tipbench.suite.sandbox import COUNTED, LONGEST_TEXT, MOST_ROUNDS, prompt_environment
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOW_TO = (DOCS / "how-to" / "write-a-suite.md").read_text(encoding="utf-8")
+REFERENCE = (DOCS / "reference" / "suite-files.md").read_text(encoding="utf-8")
+
+
+def test_the_suite_in_the_how_to_works(tmp_path: Path) -> None:
+    """The files on the page are a suite without problems, and its table can be imported."""
+    blocks = re.findall(r"^`ideas/(\S+)`:\n\n```\w+\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
+    for name, text in blocks:
+        (tmp_path / "ideas" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ideas" / name).write_text(text, encoding="utf-8")
+    assert check_suite(tmp_path / "ideas") == []
+    table = re.search(r"^```\n(id,age.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    (tmp_path / "more.csv").write_text(table[1], encoding="utf-8")
+    import_scenarios(tmp_path / "ideas", tmp_path / "more.csv")
+    variables = load_suite(tmp_path / "ideas").scenario("maps").variables
+    assert variables == {"age": 10, "at_hand": ["an old map", "pins", "wool"]}
+
+
+def test_the_reference_names_all_filters() -> None:
+    """The list of filters is the one that templates really have."""
+    listed = REFERENCE.partition("- Filters:")[2].partition("- A missing")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == set(prompt_environment().filters) - {COUNTED}
+
+
+@pytest.mark.parametrize("word", [*SHIPPED, *FLAGS, *OUTPUTS, f"{MOST_ROUNDS:,}", f"{LONGEST_TEXT:,}"])
+def test_the_reference_names_what_there_is(word: str) -> None:
+    """Suites, flags, outputs and bounds in the reference are those of the code."""
+    assert word in REFERENCE
+
+
+@pytest.mark.parametrize("file", ["load.py", "rubric_file.py", "prompt.py", "reply.py"])
+def test_the_reference_names_all_keys(file: str) -> None:
+    """Every key that is read from a suite's files is in the reference."""
+    source = (Path(__file__).parents[2] / "src" / "tipbench" / "suite" / file).read_text(encoding="utf-8")
+    keys = re.findall(r'form\.\w+\("(\w+)"', source)
+    assert not [key for key in keys if f"`{key}`" not in REFERENCE and f".{key}`" not in REFERENCE]
