@@ -17,7 +17,7 @@ def boards(
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(runs):
-        world = World.of(10.5 + rng.normal(0, spread, cells), rng=rng)
+        world = World.of((10.5 + rng.normal(0, spread, cells)).tolist(), rng=rng)
         board = rank(world.rows(scenarios, tips=5, rng=rng), rng=rng)
         found.append((board, {f"m{c:02}": float(mean) for c, mean in enumerate(world.truth)}))
     return found
@@ -42,9 +42,9 @@ def difference_coverage(scenarios: int, *, runs: int, seed: int) -> float:
 
 
 def equal_best(scenarios: int, *, runs: int, seed: int) -> tuple[float, float]:
-    """With two equally good best cells of twelve: how often a winner is claimed, and a best cell kept as tied."""
+    """With two equal best cells of twelve: how often a winner is claimed, and a best cell kept as tied."""
     rng = np.random.default_rng(seed)
-    truth = np.array([11.5, 11.5, *np.linspace(8, 11, 10)])
+    truth = [11.5, 11.5, *np.linspace(8, 11, 10).tolist()]
     claimed, kept = 0, 0
     for _ in range(runs):
         board = rank(World.of(truth, rng=rng).rows(scenarios, tips=5, rng=rng), rng=rng)
@@ -72,7 +72,7 @@ def test_intervals_hold_about_as_often_as_they_say() -> None:
 
 
 def test_false_winners_are_rare() -> None:
-    """A quick look: of two equal best cells one is seldom called the winner, and one is nearly always tied."""
+    """A quick look: of two equal best cells one is seldom called the winner; one is nearly always tied."""
     claimed, kept = equal_best(8, runs=150, seed=3)
     assert claimed <= 0.1
     assert kept >= 0.95

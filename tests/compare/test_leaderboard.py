@@ -4,18 +4,20 @@ from __future__ import annotations
 import json
 import random
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from ordinal_world import World
 from tipbench.compare.leaderboard import Leaderboard, LeaderboardRow, rank, recommend
-from tipbench.compare.scores import Row
 from tipbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from tipbench.compare.scores import Row
 
 
 def rows_of(values: dict[str, list[float | None]]) -> list[Row]:
@@ -162,7 +164,7 @@ def test_all_values_the_same() -> None:
 
 
 def test_a_constant_difference_is_not_certainty() -> None:
-    """Always one point better says little after three scenarios and enough after eight; P(best) stays unknown."""
+    """Always one point better says little after three scenarios and enough after eight."""
     few, many = (rank(rows_of({"a": [6] * n, "b": [5] * n})) for n in (3, 8))
     assert few.winner is None
     assert few.rows[1].p_value == 0.25
@@ -172,7 +174,7 @@ def test_a_constant_difference_is_not_certainty() -> None:
 
 
 def test_an_unjudged_combination_holds_back_the_winner() -> None:
-    """No winner is named while a combination has no score at all; one with gaps is compared on what it has."""
+    """No winner is named while a combination has no score at all; gaps do not matter."""
     rows = sampled([8, 13], scenarios=8, seed=1)
     assert rank(rows).winner == ("m01", "p")
     assert rank([*rows, ("new", "p", "s00", None)]).winner is None
@@ -258,7 +260,7 @@ TIED = sampled([10.5, 10.5, 10.5, 4.0], scenarios=8, seed=3)
     ],
 )
 def test_a_tie_goes_to_the_cheapest(cost: dict[str, tuple[float | None, ...]], expected: str) -> None:
-    """Fewest parameters, then lowest latency, among those tied for first; unknown is worse than any number."""
+    """Fewest parameters, then lowest latency, among those tied; unknown is worse than any number."""
     board = rank(TIED, cost={(model, "p"): numbers for model, numbers in cost.items()})
     assert board.winner is None
     assert board.recommended == (expected, "p")
@@ -312,6 +314,7 @@ def test_names_do_not_matter(seed: int) -> None:
     """Renaming models, prompts and scenarios renames the rows and nothing else."""
     rows = sampled([9, 10, 11], scenarios=5, seed=seed)
     before = rank(rows)
+    assume(len({row.mean for row in before.rows}) == 3)
     after = rank([(f"z{9 - int(m[1:])}", f"{p}!", s[::-1], v) for m, p, s, v in rows])
     for one, other in zip(before.rows, after.rows, strict=True):
         assert other.model == f"z{9 - int(one.model[1:])}"

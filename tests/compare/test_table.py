@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tipbench.compare.leaderboard import rank
-from tipbench.compare.scores import Row
 from tipbench.compare.table import leaderboard_table
 
+if TYPE_CHECKING:
+    from tipbench.compare.scores import Row
+
+VALUES: dict[str, list[float]] = {"one": [11, 9, 12, 8], "two": [8, 12, 9, 10], "bad": [1, 2, 1, 1.5]}
 TIED: list[Row] = [
-    (model, "v1", f"s{s}", value)
-    for model, values in {"one": [11, 9, 12, 8], "two": [8, 12, 9, 10], "bad": [1, 2, 1, 1.5]}.items()
-    for s, value in enumerate(values)
+    (model, "v1", f"s{s}", value) for model, values in VALUES.items() for s, value in enumerate(values)
 ]
 
 

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tipbench.compare.leaderboard import rank
-from tipbench.compare.scores import Row
 from tipbench.compare.wording import sentences
+
+if TYPE_CHECKING:
+    from tipbench.compare.scores import Row
 
 
 def rows_of(values: dict[str, list[float | None]]) -> list[Row]:
@@ -37,7 +41,8 @@ def test_a_tie_gives_something_to_do() -> None:
     said, more = sentences(rank(rows_of(TIES), cost={("two", "v1"): (1,)}))
     assert said == (
         "There is no single winner: 2 of 3 combinations share the first place, as 4 scenarios cannot tell "
-        "them apart; two with v1 is no worse as far as the data can tell and the cheapest to run, so ship that one."
+        "them apart; two with v1 is no worse as far as the data can tell and the cheapest to run, "
+        "so ship that one."
     )
     assert more.startswith("With 4 scenarios a true difference of about ")
     assert "would name a winner" in more or "treat them as equals" in more

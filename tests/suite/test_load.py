@@ -141,7 +141,6 @@ PINNED = {"prompt": "78b9d43795c0", "scenario": "0d3f58abd90a", "rubric": "1ebae
         ({"v1": PROMPT + "# User\nagain\n"}, "prompts/v1.md:11", "is there twice"),
         ({"v1": PROMPT + "\0"}, "prompts/v1.md:11", "U+0000"),
         ({"v1": "# User\n{% if who == 'Z' %}x{% endif %}\n"}, "prompts/v1.md:2", "nothing is left to ask"),
-        ({"V1": PROMPT}, "prompts/", "is already used by"),
         ({"a b": PROMPT}, "prompts/a b.md", "is not an id"),
         ({"scenarios": None}, "scenarios.yaml", "has no scenarios"),
         ({"scenarios": "scenarios: []\n"}, "scenarios.yaml", "has no scenarios"),
@@ -229,6 +228,7 @@ scenarios:
         write_suite(tmp_path, v1="# User\n{{ persona.name }} {{ n_tips }} {{ time }}", scenarios=scenarios)
     )
     assert suite.scenario("a").variables == {"persona": {"name": "Ann", "age": 30}, "time": "18:30"}
+    assert suite.scenario("a").text == "Ann\n30\n18:30"
     message = render(suite.prompts[0], suite.scenarios[0], n_tips=2, reply=suite.reply)[0]
     assert (message.role, message.content) == ("user", "Ann 2 18:30")
 
@@ -276,13 +276,14 @@ def test_extends_takes_what_is_not_given(tmp_path: Path) -> None:
 
 
 def test_extends_cannot_reuse_ids(tmp_path: Path) -> None:
-    """A prompt or a scenario of the suite that is extended cannot be given again."""
+    """A prompt or a scenario of the suite that is extended cannot be given again, in any case."""
     scenario = "- {id: carl-closing-time, persona: maya, when: now, energy: low, tasks: [rest]}\n"
     folder = write_suite(
         tmp_path,
         suite="id: mine\nextends: tip\n",
         rubric=None,
-        v1=PROMPT.replace("who", "when"),
+        v1=None,
+        V1=PROMPT.replace("who", "when"),
         scenarios=scenario,
     )
     messages = [problem.message for problem in check_suite(folder)]

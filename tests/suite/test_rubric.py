@@ -115,6 +115,7 @@ def test_failure_value(composite: str, extra: str, failure: float) -> None:
         ("composite: use + format_ok", "composite: use +", 6, "column 6"),
         ("composite: use + format_ok", "composite: 1 / (use - 2)", 6, "divides by zero"),
         ("composite: use + format_ok", "composite: 1 / format_ok", 6, "divides by zero"),
+        ("composite: use + format_ok", "composite: |\n  use\n  + foo", 6, "at line 2, column 3"),
         ("composite: use + format_ok", "composite: [use]", 6, "'composite' must be text"),
         ("composite: use + format_ok", "compsite: use", 6, "did you mean 'composite'?"),
         ("composite: use + format_ok", "composite:", 6, "'composite' has no value"),

@@ -145,7 +145,8 @@ def _check_names(
     for step in formula.steps:
         if step.kind == "name" and step.text not in known:
             near = did_you_mean(step.text, known) or f"; it may name {listed(known)}"
-            raise FormulaError(f"'{step.text}' is neither a scale nor a flag{near}", column=step.column)
+            message = f"'{step.text}' is neither a scale nor a flag{near}"
+            raise FormulaError(message, column=step.column, line=step.line)
     for name in known:
         if name not in formula.names:
             form.problems.warn(form.path, f"'{name}' has no part in the composite", line=node.line)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from tipbench.errors import NotFound, SuiteError
 from tipbench.records import Message
@@ -12,7 +13,7 @@ from tipbench.suite.problems import did_you_mean, listed
 from tipbench.suite.template import TemplateProblem, render_template
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tipbench.suite.prompt import Prompt
@@ -23,12 +24,7 @@ if TYPE_CHECKING:
 USUAL_TIPS = 5
 
 
-class _HasId(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-T = TypeVar("T", bound=_HasId)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +44,18 @@ class Suite:
     hash: str
 
     def prompt(self, prompt_id: str) -> Prompt:
-        return _found(prompt_id, self.prompts, what=f"prompt in the suite '{self.id}'")
+        return _found(prompt_id, self._prompts, what=f"prompt in the suite '{self.id}'")
 
     def scenario(self, scenario_id: str) -> Scenario:
-        return _found(scenario_id, self.scenarios, what=f"scenario in the suite '{self.id}'")
+        return _found(scenario_id, self._scenarios, what=f"scenario in the suite '{self.id}'")
+
+    @cached_property
+    def _prompts(self) -> dict[str, Prompt]:
+        return {prompt.id: prompt for prompt in self.prompts}
+
+    @cached_property
+    def _scenarios(self) -> dict[str, Scenario]:
+        return {scenario.id: scenario for scenario in self.scenarios}
 
     def limits(self, prompt: Prompt, *, n_tips: int) -> tuple[int, int]:
         """`num_ctx` and `num_predict` for a prompt, both larger where more than five candidates are asked."""
@@ -60,11 +64,10 @@ class Suite:
         return (prompt.num_ctx or self.num_ctx) + wanted - predict, wanted
 
 
-def _found(wanted: str, items: Sequence[T], *, what: str) -> T:
-    for item in items:
-        if item.id == wanted:
-            return item
-    ids = [item.id for item in items]
+def _found(wanted: str, items: Mapping[str, T], *, what: str) -> T:
+    if wanted in items:
+        return items[wanted]
+    ids = list(items)
     raise NotFound(
         f"there is no {what} called '{wanted}'{did_you_mean(wanted, ids)} (there are {listed(ids)})"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,17 @@ _REFUSALS = {
     "For": "a recursive loop is not available in a template",
     "Pow": "'**' is not available in a template",
 }
+_HALF = re.compile("[\ud800-\udfff]")
+# What filters and tests raise when they are given what they are not made for.
+_FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 class TemplateProblem(Exception):
@@ -66,6 +78,8 @@ def compile_template(source: str) -> Compiled:
         raise TemplateProblem(_worded(error.message or "cannot be read"), line=error.lineno) from None
     except (RecursionError, SyntaxError, MemoryError):
         raise TemplateProblem("the template is nested too deeply") from None
+    except ValueError as error:
+        raise TemplateProblem(f"cannot be read: {error}") from None
 
 
 def render_template(source: str, variables: Mapping[str, Any]) -> str:
@@ -78,7 +92,7 @@ def render_template(source: str, variables: Mapping[str, Any]) -> str:
     except UndefinedError as error:
         message = error.message or "there is no such variable"
         raise TemplateProblem(message + _near(message, variables), line=_line(error)) from None
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (TemplateError, *_FAILURES) as error:
         raise TemplateProblem(f"cannot be rendered: {error}", line=_line(error)) from None
 
 
@@ -103,7 +117,10 @@ def _collected(parts: Iterator[str]) -> str:
         size += len(part)
         if size > LONGEST_TEXT:
             raise ValueError(f"the text grows past {LONGEST_TEXT} characters")
-    return "".join(kept)
+    text = "".join(kept)
+    if _HALF.search(text):
+        raise ValueError("the text holds half a character (a lone surrogate)")
+    return text
 
 
 def _near(message: str, variables: Mapping[str, Any]) -> str:
