@@ -147,3 +147,9 @@ def test_a_database_without_its_driver_or_server_is_explained(tmp_path: Path) ->
     said = str(refusal.value)
     assert "pip install" in said or "cannot be reached" in said
     assert "pw" not in said
+
+
+def test_a_database_address_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    """A port that is no number is bad input, not a crash."""
+    with pytest.raises(BadInput, match="is not the address of a database"):
+        open_ledger("postgresql://host:port/x", home=tmp_path).pinned("e")

@@ -110,9 +110,9 @@ def _server_version(address: Address) -> str | None:
     except (ImportError, sa.exc.NoSuchModuleError) as error:
         raise BadInput(
             f"{address.public} needs a driver that is not installed ({error}): "
-            "run `pip install psycopg2-binary`, or name another as in postgresql+psycopg://…"
+            "run `pip install 'psycopg[binary]'` and write postgresql+psycopg://…"
         ) from None
-    except sa.exc.ArgumentError:
+    except (ValueError, sa.exc.ArgumentError):
         raise BadInput(
             f"{address.public} is not the address of a database (postgresql://host/name)"
         ) from None

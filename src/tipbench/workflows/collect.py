@@ -281,7 +281,7 @@ def _read(grid: Grid, cell: Cell, completion: Completion) -> Reading:
         n=cell.n_tips,
         fenced_ok=prompt.allow_fence,
         cut=completion.cut is not None,
-        asked="text" if prompt.output == "text" else "json",
+        asked=prompt.asked,
     )
 
 

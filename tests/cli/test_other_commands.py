@@ -1,0 +1,140 @@
+"""The other commands: suites, doctor, show, completion, and the same manners everywhere."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+from command import tipbench
+from stand_in import FakeModel, StandIn, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_a_suite_is_made_filled_and_checked(tmp_path: Path) -> None:
+    """`suite new`, `import` and `check` go from nothing to a suite that can be collected."""
+    folder = tmp_path / "my-suite"
+    made = tipbench("suite", "new", str(folder))
+    assert made.code == 0, made.err
+    assert tipbench("suite", "check", str(folder)).code == 0
+    again = tipbench("suite", "new", str(folder))
+    assert again.code == 2
+    assert "my-suite" in again.err
+    prompt = next((folder / "prompts").glob("*.md"))
+    prompt.write_text(prompt.read_text() + "\n{{ no_such_variable }}\n")
+    broken = tipbench("suite", "check", str(folder))
+    assert broken.code == 4
+    assert f"{prompt.name}:" in broken.err
+    assert "no_such_variable" in broken.err
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_scenarios_come_from_a_table(tmp_path: Path) -> None:
+    """`suite import` adds every row or none, and names the row that is wrong."""
+    folder = tmp_path / "mine"
+    tipbench("suite", "new", str(folder))
+    text = (folder / "scenarios.yaml").read_text()
+    table = tmp_path / "scenarios.csv"
+    table.write_text("id,no_such\nx,1\n")
+    refused = tipbench("suite", "import", str(folder), str(table))
+    assert refused.code == 2
+    assert "scenarios.csv" in refused.err
+    assert (folder / "scenarios.yaml").read_text() == text
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_shipped_suites_are_listed_and_well() -> None:
+    """What ships passes its own check."""
+    listed = tipbench("suite", "list").out
+    for name in ("tip", "tip-wide", "support-summary"):
+        assert name in listed
+        assert tipbench("suite", "check", name).code == 0
+
+
+@contextmanager
+def something_on_port_5000(text: str) -> Iterator[None]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 5000), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.usefixtures("home")
+def test_doctor_says_what_is_there_and_what_to_type() -> None:
+    """Models with sizes, what is missing with the pull line, what is resident, an unused MLflow server."""
+    models = [FakeModel("a:1b"), FakeModel("big:7b", parameters=7_000_000_000)]
+    with running(StandIn(models, resident=["a:1b"])) as host, something_on_port_5000("3.17.2"):
+        ran = tipbench("doctor", "--ollama-url", host.url, "--models", "a:1b,b:1b", "--json")
+    assert ran.code == 0, ran.err
+    by_name = {finding["name"]: finding for finding in ran.json}
+    assert by_name["ollama"]["state"] == "ok"
+    assert by_name["models"]["fix"] == "ollama pull b:1b"
+    assert by_name["resident"]["fix"] == "ollama stop a:1b"
+    assert "would be refused" in next(f["detail"] for f in ran.json if "big:7b" in f["detail"])
+    assert by_name["mlflow server"]["fix"] == "export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"
+    assert by_name["embedded engine"]["state"] == "ok"
+
+
+@pytest.mark.usefixtures("home")
+def test_doctor_exits_4_where_the_ledger_cannot_be_used() -> None:
+    """A check that says no has its own exit code."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    ran = tipbench("doctor", "--mlflow-url", dead, "--ollama-url", dead)
+    assert ran.code == 4
+    assert "not ready: ledger" in ran.err
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("show", "ffffff"), "there is no run 'ffffff'"),
+        (("show", "ab"), "first 6 characters"),
+        (("suite", "check", "nowhere"), "no suite 'nowhere'"),
+        (("engine", "serve", "--gguf", "x=no-such-file"), "no-such-file"),
+        (("try", "--model", "a", "--prompt", "nope", "--engine", "embedded"), "nope"),
+    ],
+)
+def test_bad_names_are_one_sentence(arguments: tuple[str, ...], words: str) -> None:
+    """Exit code 2, the thing named, no stack trace."""
+    ran = tipbench(*arguments)
+    assert ran.code == 2
+    assert words in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+
+
+@pytest.mark.usefixtures("home")
+def test_output_pipes_without_colour() -> None:
+    """What is not a terminal gets plain text."""
+    for arguments in (("experiments",), ("doctor",), ("suite", "list"), ("--help",)):
+        assert "\x1b[" not in tipbench(*arguments).out
+
+
+def test_every_command_teaches() -> None:
+    """`--help` of every command says what it is for and exits 0."""
+    for command in ("collect", "try", "experiments", "show", "sync", "doctor", "demo", "suite", "engine"):
+        ran = tipbench(command, "--help")
+        assert ran.code == 0
+        assert f"tipbench {command}" in ran.out
+        assert len(ran.out) > 200
