@@ -26,7 +26,10 @@ def bench_install(options: Options) -> list[Measure]:
     python = options.work / "full" / "bin" / "python"
     # The new environment has no pip, so the weights come by way of the uv that is beside our own Python.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    run([str(python), "-m", "tipbench", "engine", "pull"], env=clean_env(options.work / "pull", PATH=path))
+    run(
+        [str(python), "-m", "tipbench", "engine", "pull"],
+        env=clean_env(options.work / "pull") | {"PATH": path},
+    )
     return [
         Measure(what="base install", value=_mb(base), unit="MB", bar=BASE_BAR_MB),
         Measure(what="with engine and weights", value=_mb(full), unit="MB", bar=FULL_BAR_MB),

@@ -97,7 +97,7 @@ def _round(folder: Path, suite: Path, scenarios: int, parallel: int) -> Round:
 @contextmanager
 def _standing_in(seen: Path) -> Iterator[str]:
     command = [sys.executable, str(HERE / "stand_in_host.py"), str(seen), str(LATENCY_S), *MODELS]
-    env = clean_env(seen.parent, PYTHONPATH=str(ROOT / "tests"))
+    env = clean_env(seen.parent, modules=ROOT / "tests")
     host = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None  # noqa: S101 - it was asked for
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def bench_record(options: Options) -> list[Measure]:
     cells = 300 if options.quick else 3000
-    env = clean_env(options.work / "home", PYTHONPATH=str(ROOT / "tests"))
+    env = clean_env(options.work / "home", modules=ROOT / "tests")
     command = [sys.executable, str(HERE / "recording.py"), str(options.work / "stores"), str(cells)]
     took = json.loads(run(command, env=env).out)
     return [

@@ -22,7 +22,7 @@ ROOT = HERE.parent
 TIPBENCH = (sys.executable, "-m", "tipbench")
 _LOOK_EVERY_S = 0.05
 _LOOKS_PER_SEARCH = 10
-_TAKEN_OVER = ("OLLAMA_HOST", "MLFLOW_TRACKING_URI", "TIPBENCH_MLFLOW_HOST_HEADER", "PYTHONPATH")
+_LEFT_OUT = ("OLLAMA_HOST", "MLFLOW_TRACKING_URI", "TIPBENCH_MLFLOW_HOST_HEADER")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +59,17 @@ class Watch:
         return next(found, Seen(command=""))
 
 
-def clean_env(home: Path, **more: str) -> dict[str, str]:
-    """An environment in which nothing of the person's own settings is left, and a home of its own."""
-    kept = {name: value for name, value in os.environ.items() if name not in _TAKEN_OVER}
+def clean_env(home: Path, *, modules: Path | None = None) -> dict[str, str]:
+    """An environment with a home of its own and none of the person's settings; `modules` can be imported.
+
+    `PYTHONPATH` stays, so that another version's `src` can be measured with it.
+    """
+    env = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     home.mkdir(parents=True, exist_ok=True)
-    return kept | {"TIPBENCH_HOME": str(home / "state"), "TMPDIR": str(home)} | more
+    env |= {"TIPBENCH_HOME": str(home / "state"), "TMPDIR": str(home)}
+    if modules is not None:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), str(modules))))
+    return env
 
 
 def run(command: Sequence[str], *, env: Mapping[str, str] | None = None, watch: Watch | None = None) -> Used:

@@ -21,7 +21,8 @@ NOTE = "<!-- made by docs/generate.py: change the code, then run `make docs` -->
 def commands_page() -> str:
     """Every command with its help and options."""
     parts = [NOTE, "# Commands\n", f"{' '.join(EXIT_CODES.split())}\n"]
-    parts += [section for name, command in _walk("tipbench", get_command(app)) for section in _section(name, command)]
+    for name, command in _walk("tipbench", get_command(app)):
+        parts += _section(name, command)
     return "\n".join(parts)
 
 
@@ -40,7 +41,11 @@ def _section(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - as abo
     rows = [param for param in command.params if not getattr(param, "hidden", False) and param.name != "help"]
     if rows:
         yield "| option | meaning |\n| --- | --- |"
-        yield "\n".join(f"| {_flags(param)} | {(param.help or '').replace('|', chr(92) + '|')} |" for param in rows) + "\n"
+        yield "\n".join(f"| {_flags(param)} | {_help(param)} |" for param in rows) + "\n"
+
+
+def _help(param: Any) -> str:  # noqa: ANN401 - as above
+    return (param.help or "").replace("|", "\\|")
 
 
 def _flags(param: Any) -> str:  # noqa: ANN401 - as above

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from tipbench.ledger import open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session", autouse=True)

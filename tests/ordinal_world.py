@@ -1,4 +1,4 @@
-# ruff: noqa: TID253 - tests may take the time to import numpy and scipy
+
 """A world of ordinal judgements with known truth, to measure how often the ranking's claims are true.
 
 Three 1-5 scales come from latent normals that share a scenario, a cell-and-scenario part and a candidate

@@ -24,7 +24,7 @@ def a_grid(**changes: int) -> Grid:
 
 
 def test_order_is_model_prompt_scenario() -> None:
-    """Each model's cells stand together, and within it each prompt's: one load, repeated prompt beginnings."""
+    """Each model's cells stand together, and so do each prompt's: one load, repeated beginnings."""
     cells = plan_cells(a_grid(), models=MODELS, done=frozenset()).cells
     assert len(cells) == 3 * 2 * 8 * 2
     assert [name for name, _ in groupby(cells, key=lambda cell: cell.model.name)] == ["m0", "m1", "m2"]

@@ -35,7 +35,7 @@ def test_the_environment_stands_between_default_and_option(monkeypatch: pytest.M
         ("box", "http://box:11434"),
         ("box:1234", "http://box:1234"),
         (":1234", "http://localhost:1234"),
-        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),  # noqa: S104 - an address as people write it
         ("0.0.0.0:80", "http://127.0.0.1:80"),
         ("https://box/ollama/", "https://box/ollama"),
         ("[::1]:5", "http://[::1]:5"),

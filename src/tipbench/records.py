@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -195,7 +195,10 @@ def _share(flags: Sequence[bool]) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """What an experiment was begun with: ids and the hashes of the texts they stood for."""
+    """What an experiment was begun with: ids and the hashes of the texts they stood for.
+
+    `templates` has the prompts' texts on their way to the prompt registry; a pin read back is without them.
+    """
 
     suite_id: str
     rubric_id: str
@@ -203,6 +206,7 @@ class Pin:
     rubric_text: str
     prompts: Mapping[str, str]
     scenarios: Mapping[str, str]
+    templates: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+
 from command import start, tipbench
 from ledger_servers import MlflowServer
 from stand_in import FakeModel, StandIn, running
-
 from tipbench import runs
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def wait_until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
 
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_kill_9_redoes_at_most_parallel_calls_and_records_each_cell_once(parallel: int) -> None:
-    """Killed in the middle and run again: at most `--parallel` calls are made twice, no cell is recorded twice."""
+    """Killed half way and run again: at most `--parallel` calls are made twice, no cell is recorded twice."""
     with running(StandIn([FakeModel("a:1b"), FakeModel("b:1b")], latency_s=0.05)) as host:
         child = start(*arguments(host, "--parallel", str(parallel)))
         wait_until(lambda: len(host.chats) >= 11)
@@ -167,7 +167,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(more: list[str], code: int, w
 
 
 def test_no_engine_at_all_says_what_to_do() -> None:
-    """Without Ollama, the default models cannot be had from the embedded engine: exit code 3 and a way out."""
+    """Without Ollama, the default models cannot be had from the embedded engine: exit 3 and a way out."""
     with running(StandIn([])) as host:
         gone = host.url
     ran = tipbench("collect", "--ollama-url", gone)

@@ -8,9 +8,9 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+
 from command import start, tipbench
 from tiny_gguf import write_tiny_gguf
-
 from tipbench import runs
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_same_key_same_text(tiny: Path) -> None:
 
 
 def test_a_schema_reaches_the_model_and_cached_tokens_are_stored(tiny: Path) -> None:
-    """A prompt that declares `output: schema` gets strict JSON from random weights; the cache was not used."""
+    """A prompt with `output: schema` gets strict JSON from random weights; the cache was not used."""
     found = collect_tiny(tiny, "one").values()
     structured = [run for run in found if run.prompt_id == "v4-structured" and run.cut is None]
     assert structured

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+
 from command import tipbench
 from stand_in import FakeModel, StandIn, running
 

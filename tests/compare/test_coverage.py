@@ -1,5 +1,5 @@
 """How often what the leaderboard claims is true, measured in a world where the truth is known."""
-# ruff: noqa: TID253 - tests may take the time to import numpy and scipy
+
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# ruff: noqa: TID253 - tests may take the time to import numpy and scipy
+
 from __future__ import annotations
 
 import json

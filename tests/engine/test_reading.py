@@ -95,7 +95,7 @@ LISTS: list[tuple[str, str, list[str], How, bool]] = [
     ("bold numbers", "**1.** Walk.\n**2.** Rest.", AB, "lines", False),
     ("bold from the number on", "**1. Walk** at 3.", ["**Walk** at 3."], "lines", False),
     ("labels", "Tip 1: Walk.\n\n**Tip 2:** Rest.", AB, "lines", False),
-    ("a title and a gap", "1. **A**\n\nGo.\n\n2. B:\n\nSit.\n\nBye!", ["**A** Go.", "B: Sit."], "lines", False),
+    ("titles", "1. **A**\n\nGo.\n\n2. B:\n\nSit.\n\nBye!", ["**A** Go.", "B: Sit."], "lines", False),
     ("headings", "### 1. Walk\nAt 3.\n\n### 2. Rest\nAt 4.", ["Walk At 3.", "Rest At 4."], "lines", False),
     ("dashes", "- Walk.\n- Rest.", AB, "lines", False),
     ("stars", "Tips:\n* Walk.\n* Rest.\n\nHope this helps!", AB, "lines", False),

@@ -34,7 +34,7 @@ def experiment() -> str:
 
 @pytest.fixture(scope="session")
 def embedded_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("a home") / "of tipbench 100%"
+    return tmp_path_factory.mktemp("a home") / "of #tipbench 100%"
 
 
 def _server(folder: Path, *options: str, **rest: object) -> Iterator[MlflowServer]:

@@ -42,6 +42,12 @@ def test_a_relative_file_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert public_uri("sqlite:///m.db", home=HOME) == f"sqlite:///{tmp_path}/m.db"
 
 
+def test_a_home_that_no_database_address_can_name_is_refused() -> None:
+    """A question mark would silently cut the path short."""
+    with pytest.raises(BadInput, match="question mark"):
+        open_ledger("", home=Path("/what?/home"))
+
+
 @pytest.mark.parametrize(
     ("written", "says"),
     [

@@ -238,10 +238,11 @@ def test_recording_needs_a_pinned_experiment(ledger: AnyLedger, experiment: str)
         ledger.record(experiment, [sample_result()])
 
 
-def test_prompts_may_be_registered_again(ledger: AnyLedger, experiment: str) -> None:
-    """Registering is harmless, whatever the ledger has by way of a registry."""
+def test_a_pin_may_bring_its_prompts_again(ledger: AnyLedger, experiment: str) -> None:
+    """Pinning with the prompts' texts is harmless, whatever the ledger has by way of a registry."""
+    pin = replace(sample_pin(), prompts={"v1": "h1"}, templates={"v1": "Give {{ n }} tips."})
     for _ in range(2):
-        ledger.register_prompts("tip", {f"v1 {experiment}": ("h1", "Give {{ n }} tips.")})
+        assert ledger.pin(experiment, pin) == pin
 
 
 def test_credentials_are_never_shown(ledger: AnyLedger) -> None:

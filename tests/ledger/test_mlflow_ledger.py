@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -252,8 +253,10 @@ def test_the_cache_is_really_used(embedded_home: Path, experiment: str) -> None:
 def test_a_prompt_is_registered_once_per_text(mlflow_ledger: MlflowLedger, experiment: str) -> None:
     """The same text makes one version however often it comes, a new text another."""
     name = experiment.replace(" ", "_")
-    for text in ("Give tips.", "Give tips.", "Give good tips.", "Give tips."):
-        mlflow_ledger.register_prompts("my suite", {experiment: (f"hash of {text}", text)})
+    for number, text in enumerate(("Give tips.", "Give tips.", "Give good tips.", "Give tips.")):
+        prompts, templates = {experiment: f"hash of {text}"}, {experiment: text}
+        pin = replace(sample_pin(), suite_id="my suite", prompts=prompts, templates=templates)
+        mlflow_ledger.pin(f"{experiment} {number}", pin)
     versions = raw_client(mlflow_ledger).search_prompt_versions(f"tipbench.my_suite.{name}")
     assert sorted(version.template for version in versions) == ["Give good tips.", "Give tips."]
 
@@ -304,14 +307,14 @@ def test_credentials_may_come_from_the_environment(
 
 SAY_NOTHING = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from ledger_samples import sample_pin, sample_result
 from tipbench.ledger import open_ledger
 ledger = open_ledger(sys.argv[2], home=Path(sys.argv[3]))
-ledger.pin(sys.argv[4], sample_pin())
+ledger.pin(sys.argv[4], replace(sample_pin(), prompts={"v1": "h"}, templates={"v1": "Hi"}))
 ledger.record(sys.argv[4], [sample_result(), sample_result(1, error="x")])
-ledger.register_prompts("tip", {"v1": ("h", "Hi")})
 assert len(ledger.runs(sys.argv[4])) == 2
 """
 
@@ -324,10 +327,11 @@ def test_mlflow_keeps_quiet_and_leaves_nothing_behind(
     uri = request.getfixturevalue("server").url if kind == "server" else ""
     work, home = tmp_path / "work", tmp_path / "home"
     work.mkdir()
+    env = os.environ | {"MLFLOW_EXPERIMENT_NAME": "somewhere else"}
     tests = str(request.config.rootpath / "tests")
     done = subprocess.run(
         [sys.executable, "-c", SAY_NOTHING, tests, uri, str(home), experiment],
-        cwd=work, capture_output=True, text=True, check=False,
+        cwd=work, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(work.iterdir()) == []

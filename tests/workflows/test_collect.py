@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stand_in import FakeModel, StandIn, running
 
+from stand_in import FakeModel, StandIn, running
 from tipbench import runs
 from tipbench.engine.lock import hold_host, host_name, lock_folder
 from tipbench.errors import (
@@ -62,7 +62,7 @@ def keys(experiment: str = "bench") -> Counter[str]:
 
 
 def test_every_cell_once_model_by_model() -> None:
-    """3 models × 2 prompts × 4 scenarios: 24 runs, 2 switches, one model in memory; a rerun asks for nothing."""
+    """3 models × 2 prompts × 4 scenarios: 24 runs, 2 switches, one model in memory; a rerun asks nothing."""
     with running(a_host()) as host:
         summary = run(host)
         assert summary.cells.planned == summary.cells.done == 24
@@ -93,7 +93,7 @@ def test_each_repeat_and_seed_is_a_cell_of_its_own() -> None:
 
 
 def test_failed_cells_are_recorded_retried_and_replaced() -> None:
-    """A cell that fails is recorded once with its reason, tried again next time, and its run is taken over."""
+    """A cell that fails is recorded once with its reason and tried again; its run is taken over."""
     with running(a_host("a:1b", fault=lambda n, _body: "500" if n == 3 else None)) as host:
         first = run(host)
         assert (first.cells.done, first.cells.failed) == (7, 1)
@@ -160,7 +160,7 @@ def test_a_strangers_model_is_named_and_refused_or_evicted() -> None:
 
 
 def test_a_leftover_of_ours_is_reused_or_unloaded() -> None:
-    """What the lock file says a killed run left behind is ours: reused by its own model, unloaded by another."""
+    """What a killed run left behind is ours: reused for the same model, unloaded for another."""
     for wanted, loads in (("a:1b", 0), ("b:1b", 1)):
         with running(a_host("a:1b", "b:1b", resident=["a:1b"])) as host:
             name = host_name(host.url)
@@ -247,7 +247,7 @@ def test_a_changed_text_under_the_same_id_is_refused(tmp_path: Path) -> None:
         run(host, suite=str(folder), prompts="v1,v2-mentor,v3-few-shot")
         prompt = next((folder / "prompts").glob("*.md"))
         prompt.write_text(prompt.read_text().rstrip() + "\nBe kind.\n")
-        with pytest.raises(PinConflict, match="a new version, or .*a new experiment"):
+        with pytest.raises(PinConflict, match=r"a new version, or .*a new experiment"):
             run(host, suite=str(folder), prompts="v1,v2-mentor,v3-few-shot")
 
 

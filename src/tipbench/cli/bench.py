@@ -84,7 +84,7 @@ def _print_summary(summary: Summary) -> None:
     )
     for model in summary.models:
         out().print(
-            f"  {model.name}  loaded {model.loads}× in {model.load_s:.1f} s, peak {readable(model.peak_bytes)}"
+            f"  {model.name}: {model.loads} loads in {model.load_s:.1f} s, peak {readable(model.peak_bytes)}"
         )
     out().print(f"  at most {summary.max_resident} model in memory at a time, as the host reported it")
     if summary.unrecorded:

@@ -140,7 +140,7 @@ class OllamaHost:
         if not parts or not parts[-1].done:
             raise EngineFailure("the reply broke off before its end", retryable=True)
         wall_ms = (time.perf_counter() - started) * 1000
-        return _completion(parts, request=request, wall_ms=wall_ms, cached_tokens=_cached_tokens(tail))
+        return _completion(parts, request=request, wall_ms=wall_ms, more=_last_line(tail))
 
 
 async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost:
@@ -206,7 +206,7 @@ def _keep_alive(text: str) -> str | int:
 
 
 def _completion(
-    parts: list[ollama.ChatResponse], *, request: ChatRequest, wall_ms: float, cached_tokens: int | None
+    parts: list[ollama.ChatResponse], *, request: ChatRequest, wall_ms: float, more: Mapping[str, Any]
 ) -> Completion:
     last = parts[-1]
     load_ms = (last.load_duration or 0) / _NS_PER_MS
@@ -215,9 +215,9 @@ def _completion(
     return Completion(
         text=storable("".join(part.message.content or "" for part in parts)),
         thinking=storable("".join(part.message.thinking or "" for part in parts)),
-        cut=_cut(last, request),
+        cut="prompt" if more.get("prompt_truncated") is True else _cut(last, request),
         prompt_tokens=last.prompt_eval_count,
-        cached_tokens=cached_tokens,
+        cached_tokens=_count(more.get("prompt_cached_count")),
         output_tokens=last.eval_count,
         latency_ms=max(0.0, total_ms - load_ms),
         load_ms=load_ms,
@@ -261,8 +261,8 @@ def _from_size(text: str | None) -> int | None:
     return round(float(match[1]) * scale) or None
 
 
-# The client's types leave out the field in which the embedded engine tells how many of a prompt's tokens
-# came from its cache, so the end of each reply is kept aside and read once more.
+# The client's types leave out the fields in which the embedded engine tells how many of a prompt's tokens came
+# from its cache and whether it was cut, so the end of each reply is kept aside and read once more.
 _TAIL: ContextVar[bytearray | None] = ContextVar("_TAIL", default=None)
 _TAIL_BYTES = 4096
 
@@ -292,13 +292,14 @@ def _tapped(stream: httpx.AsyncByteStream, tail: bytearray) -> httpx.AsyncByteSt
     return Tapped()
 
 
-def _cached_tokens(tail: bytearray) -> int | None:
-    """What the last line of the reply says of its cache; None where it says nothing."""
+def _last_line(tail: bytearray) -> Mapping[str, Any]:
+    """The last object of a reply; nothing where it was not kept or is none."""
     lines = bytes(tail).strip().splitlines()
     try:
-        return _count(json.loads(lines[-1]).get("prompt_cached_count")) if lines else None
-    except (ValueError, AttributeError):
-        return None
+        last = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+    return last if isinstance(last, dict) else {}
 
 
 def _count(value: object) -> int | None:

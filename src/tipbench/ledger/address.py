@@ -33,6 +33,8 @@ def parse_address(uri: str, *, home: Path) -> Address:
     """The address behind what a person wrote; nothing is opened. Empty is the embedded store."""
     text = uri.strip()
     scheme = text.partition("://")[0].lower() if "://" in text else ""
+    if "?" in str(home):
+        raise BadInput(f"{home} cannot hold a database, because of the question mark; set TIPBENCH_HOME")
     if not text or text == _embedded_uri(home):
         return Address(
             kind="embedded", uri=_embedded_uri(home), public=_embedded_uri(home), path=_embedded_path(home)

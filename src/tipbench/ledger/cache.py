@@ -76,8 +76,10 @@ class Cache:
         try:
             with closing(self._opened()) as db, db:
                 db.execute(_KEEP, (ledger, experiment_id, revision, to_json(list(runs)), *numbers))
-        except (OSError, sqlite3.Error):
+        except (OSError, sqlite3.OperationalError):
             return
+        except sqlite3.DatabaseError:
+            self._path.unlink(missing_ok=True)  # broken for good: the next one to keep something starts anew
 
     def _row(self, query: str, ledger: str, experiment_id: str, revision: str) -> tuple[Any, ...] | None:
         if not revision or not self._path.exists():

@@ -12,7 +12,7 @@ from tipbench.ledger.cache import Counts
 from tipbench.records import ExperimentSummary, RunTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tipbench.records import CellResult, Pin, Run
 
@@ -96,6 +96,3 @@ class MemoryLedger:
             pending=counts.pending,
             newest_ms=counts.newest_ms,
         )
-
-    def register_prompts(self, suite_id: str, prompts: Mapping[str, tuple[str, str]]) -> None:
-        """There is no registry to put them in; the prompts as sent are with every run."""

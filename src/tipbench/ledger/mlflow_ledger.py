@@ -28,8 +28,9 @@ _PROMPT_HASH = "tipbench.prompt_hash"
 
 def open_ledger(uri: str, *, home: Path, host_header: str = "") -> MlflowLedger:
     """The ledger at an address; empty is the embedded store in `home`. Nothing is opened until it is used."""
-    store = Store(parse_address(uri, home=home), home=home, host_header=host_header)
-    return MlflowLedger(store, cache=Cache(home / "cache.db"))
+    place = home.expanduser().absolute()
+    store = Store(parse_address(uri, home=place), home=place, host_header=host_header)
+    return MlflowLedger(store, cache=Cache(place / "cache.db"))
 
 
 class MlflowLedger:
@@ -38,6 +39,7 @@ class MlflowLedger:
     def __init__(self, store: Store, *, cache: Cache) -> None:
         self._store = store
         self._cache = cache
+        self._registered: set[tuple[str, str]] = set()
 
     @property
     def uri(self) -> str:
@@ -54,6 +56,7 @@ class MlflowLedger:
         merged = pins.merge_pins(experiment, held, pin) if held else pin
         if merged != held:
             self._write_pin(found, merged)
+        self._register_prompts(merged)
         return merged
 
     def _write_pin(self, found: ExperimentRow, pin: Pin) -> None:
@@ -220,18 +223,22 @@ class MlflowLedger:
     def _page(self, experiment_id: str) -> str | None:
         return f"{self.uri}/#/experiments/{experiment_id}" if self._store.address.is_server else None
 
-    def register_prompts(self, suite_id: str, prompts: Mapping[str, tuple[str, str]]) -> None:
-        """Put prompts (id → hash, template) in MLflow's prompt registry, each text once.
+    def _register_prompts(self, pin: Pin) -> None:
+        """Put the pin's prompts in MLflow's prompt registry, each text once.
 
         A store whose registry cannot be used goes without: the prompts as sent are with every run.
         """
-        for prompt_id, (prompt_hash, template) in prompts.items():
-            name = re.sub(r"[^\w.-]", "_", f"tipbench.{suite_id}.{prompt_id}", flags=re.ASCII)
+        for prompt_id, template in pin.templates.items():
+            name = re.sub(r"[^\w.-]", "_", f"tipbench.{pin.suite_id}.{prompt_id}", flags=re.ASCII)
+            version = (name, pin.prompts[prompt_id])
+            if version in self._registered:
+                continue
             try:
-                if prompt_hash not in self._store.prompt_tags(name, tag=_PROMPT_HASH):
-                    self._store.register_prompt(name, template, {_PROMPT_HASH: prompt_hash})
+                if version[1] not in self._store.prompt_tags(name, tag=_PROMPT_HASH):
+                    self._store.register_prompt(name, template, {_PROMPT_HASH: version[1]})
             except (BadInput, LedgerUnreachable):
                 return
+            self._registered.add(version)
 
     def _experiment(self, name: str) -> ExperimentRow | None:
         found = self._store.experiment(name)

@@ -34,6 +34,8 @@ _ALWAYS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
+# Registering a prompt would look these up at whatever address MLflow takes for its default.
+_NEVER = ("MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID")
 _UNLESS_SET = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "20", "GIT_PYTHON_REFRESH": "quiet"}
 _PAUSES_S = (0.2, 0.8)
 _PAGE = 500
@@ -54,7 +56,7 @@ class Store:
 
     def __init__(self, address: Address, *, home: Path, host_header: str = "") -> None:
         self.address = address
-        self._artifacts = home.expanduser().absolute() / "artifacts"
+        self._artifacts = home / "artifacts"
         self._host_header = host_header
 
     def experiment(self, name: str) -> ExperimentRow | None:
@@ -321,6 +323,8 @@ class _Mlflow:
 def _mlflow() -> _Mlflow:
     """MLflow, imported on first use: it takes a second, and would phone home and chatter if let."""
     os.environ.update(_ALWAYS)
+    for name in _NEVER:
+        os.environ.pop(name, None)
     for name, value in _UNLESS_SET.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():

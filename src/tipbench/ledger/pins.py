@@ -33,6 +33,7 @@ def merge_pins(experiment: str, held: Pin, new: Pin) -> Pin:
         rubric_text=held.rubric_text,
         prompts={**held.prompts, **new.prompts},
         scenarios={**held.scenarios, **new.scenarios},
+        templates={**held.templates, **new.templates},
     )
 
 

@@ -43,6 +43,11 @@ class Prompt:
     user_line: int
 
     @property
+    def text(self) -> str:
+        """Both templates as one text."""
+        return f"# System\n\n{self.system}\n\n# User\n\n{self.user}"
+
+    @property
     def asked(self) -> Literal["json", "text"]:
         """The form that a good reply has."""
         return "text" if self.output == "text" else "json"

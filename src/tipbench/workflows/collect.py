@@ -120,6 +120,7 @@ def pin_of(grid: Grid) -> Pin:
         rubric_text=rubric.text,
         prompts={prompt.id: prompt.hash for prompt in grid.prompts},
         scenarios={scenario.id: scenario.hash for scenario in grid.scenarios},
+        templates={prompt.id: prompt.text for prompt in grid.prompts},
     )
 
 

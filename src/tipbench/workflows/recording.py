@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tipbench.errors import LedgerUnreachable
@@ -14,7 +15,7 @@ from tipbench.ledger import Spool, drain, follow, merge_pins, open_ledger, publi
 from tipbench.settings import home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tipbench.ledger import DrainReport
     from tipbench.records import CellResult, Emit, Ledger, Pin
@@ -34,19 +35,14 @@ def the_spool() -> Spool:
 def sync(settings: Settings) -> DrainReport:
     """Move everything that waits in the spool into its ledger, now."""
     with the_spool() as spool:
-        return drain(spool, lambda uri: _ledger_for(uri, settings), lock=home() / "writer.lock")
+        return drain(spool, _ledgers(settings), lock=home() / "writer.lock")
 
 
 def sync_until_closed(settings: Settings) -> DrainReport:
     """Go on moving until standard input closes, which it does when the collector ends, however it ends."""
     os.nice(5)
     with the_spool() as spool:
-        return follow(
-            spool,
-            lambda uri: _ledger_for(uri, settings),
-            lock=home() / "writer.lock",
-            life_line=sys.stdin.buffer,
-        )
+        return follow(spool, _ledgers(settings), lock=home() / "writer.lock", life_line=sys.stdin.buffer)
 
 
 def synced_ledger(settings: Settings) -> Ledger:
@@ -58,11 +54,19 @@ def synced_ledger(settings: Settings) -> Ledger:
     return the_ledger(settings)
 
 
-def _ledger_for(uri: str, settings: Settings) -> Ledger:
-    """The spool knows ledgers by addresses without passwords; the one in use is opened with its own."""
-    if uri == public_uri(settings.mlflow_url, home=home()):
-        return the_ledger(settings)
-    return open_ledger(uri, home=home(), host_header=settings.mlflow_host_header)
+def _ledgers(settings: Settings) -> Callable[[str], Ledger]:
+    """Ledgers by address, each opened once.
+
+    The spool knows them by addresses without passwords; the one in use is opened with its own.
+    """
+
+    @cache
+    def opened(uri: str) -> Ledger:
+        if uri == public_uri(settings.mlflow_url, home=home()):
+            return the_ledger(settings)
+        return open_ledger(uri, home=home(), host_header=settings.mlflow_host_header)
+
+    return opened
 
 
 class Recorder:

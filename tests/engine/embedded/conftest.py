@@ -7,8 +7,8 @@ import sys
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-import httpx  # noqa: TID253 - a test loads what it uses
-import ollama  # noqa: TID253 - a test loads what it uses
+import httpx
+import ollama
 import psutil
 import pytest
 

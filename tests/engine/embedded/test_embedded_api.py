@@ -8,7 +8,7 @@ import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-import ollama  # noqa: TID253 - a test loads what it uses
+import ollama
 import pytest
 
 from tiny_gguf import CONTEXT_LENGTH

@@ -3,7 +3,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import gguf  # noqa: TID253 - a test loads what it uses
+import gguf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-import httpx  # noqa: TID253 - a test loads what it uses
+import httpx
 import psutil
 import pytest
 

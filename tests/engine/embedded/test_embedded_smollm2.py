@@ -6,8 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-import httpx  # noqa: TID253 - a test loads what it uses
-import ollama  # noqa: TID253 - a test loads what it uses
+import httpx
+import ollama
 
 from tipbench.engine.embedded import SMOLLM2, start_engine
 

@@ -113,8 +113,11 @@ class Resident:
 
     async def _unload(self) -> None:
         """It counts as loaded until its memory is free, which is what `/api/ps` is asked for."""
-        if self._llama is not None:
+        if self._llama is None:
+            return
+        try:
             await _to_the_end(self._llama.close())
+        finally:
             self._llama = None
 
     def _start_timer(self) -> None:

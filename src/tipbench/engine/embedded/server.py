@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-
 _MOST_THREADS = 4
+_MOST_PORT = 65535
 _GRACE_S = 1
 _IDLE_S = 3600
 
@@ -35,7 +35,7 @@ def check_installed() -> None:
 
 
 def default_threads() -> int:
-    """One for each processor we may use, but no more than four: small models gain nothing beyond."""
+    """One for each processor we may use, at most four: enough for a small model, and room for others."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST_THREADS)
 
@@ -68,7 +68,7 @@ def serve(
 
 def _prepare_environment() -> None:
     """What llama.cpp and its threads read when they are first loaded; a person's own values stay."""
-    # by default a waiting thread spins for long: on a busy machine two threads were ten times slower than one
+    # by default a waiting thread spins long: on a busy machine two threads took up to ten times one's time
     os.environ.setdefault("GOMP_SPINCOUNT", "200")
     # a failed assertion would start a debugger on us before it ends the process
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
@@ -99,11 +99,15 @@ def _end_quietly_on_signals() -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= _MOST_PORT:
+        raise BadInput(f"port {port} is not between 0 and {_MOST_PORT}; 0 is any free one")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
-    except (OSError, OverflowError) as error:
-        raise BadInput(f"cannot listen on {host}:{port}: {error}") from None
+    except OSError as error:
+        raise BadInput(
+            f"cannot listen on {host}: {error.strerror}; give an address of this machine"
+        ) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
