@@ -1,6 +1,5 @@
 """How often what the leaderboard claims is true, measured in a world where the truth is known."""
 
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,3 @@
-
 from __future__ import annotations
 
 import json
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -312,9 +311,10 @@ def test_shifting_and_scaling_the_scores(seed: int, shift: float, scale: float) 
 @given(seed=st.integers(0, 10**6))
 def test_names_do_not_matter(seed: int) -> None:
     """Renaming models, prompts and scenarios renames the rows and nothing else."""
-    rows = sampled([9, 10, 11], scenarios=5, seed=seed)
+    rows = [
+        (m, p, s, (v or 0) + 0.01 * int(m[1:])) for m, p, s, v in sampled([9, 10, 11], scenarios=5, seed=seed)
+    ]
     before = rank(rows)
-    assume(len({row.mean for row in before.rows}) == 3)
     after = rank([(f"z{9 - int(m[1:])}", f"{p}!", s[::-1], v) for m, p, s, v in rows])
     for one, other in zip(before.rows, after.rows, strict=True):
         assert other.model == f"z{9 - int(one.model[1:])}"

@@ -49,10 +49,10 @@ def test_numbers_are_short_and_never_certain() -> None:
     """Means have one digit, the range names its probability, and P(best) never reads 0 or 100 percent."""
     table = leaderboard_table(rank(TIED, alpha=0.1))
     titles = [column.title for column in table.columns]
-    assert "90 % range" in titles
+    assert "90 %" in titles
     assert table.rows[0][titles.index("mean")] == "10.0"
     assert table.rows[2][titles.index("P(best)")] == "<1 %"
-    assert " to " in table.rows[0][titles.index("90 % range")]
+    assert "–" in table.rows[0][titles.index("90 %")]
 
 
 def test_an_empty_board_is_an_empty_table() -> None:

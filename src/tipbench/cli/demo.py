@@ -44,9 +44,9 @@ def print_demo(found: Demo) -> None:
     """The table, what can be said, and what to do next."""
     out().print()
     print_table(found.table, title="Leaderboard (proxy judge)")
-    for sentence in found.sentences:
-        out().print(sentence)
+    out().print()
     out().print(NOT_PEOPLE, style="yellow")
+    out().print(" ".join(found.sentences))
     memory = f"{found.summary.max_resident or 1} model in memory at a time"
     out().print(
         f"{found.summary.cells.planned} cells, {memory}, recorded in {found.summary.ledger}",
@@ -57,11 +57,12 @@ def print_demo(found: Demo) -> None:
 
 
 def print_table(table: Table, *, title: str) -> None:
+    """Eighty columns are enough for it; rows that may be the best are bold."""
     from rich.table import Table as RichTable
 
-    grid = RichTable(title=title, title_justify="left")
+    grid = RichTable(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="dim")
     for column in table.columns:
-        grid.add_column(column.title, justify=column.align)
+        grid.add_column(column.title, justify=column.align, no_wrap=True)
     for number, row in enumerate(table.rows):
         grid.add_row(*row, style="bold" if number in table.marked else None)
     out().print(grid)

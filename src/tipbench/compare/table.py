@@ -56,7 +56,7 @@ def _may_be_best(board: Leaderboard, row: LeaderboardRow) -> bool:
 def _columns(board: Leaderboard) -> tuple[Column, ...]:
     sure = f"{100 * (1 - board.alpha):g} %"
     left = [Column(title=title, align="left") for title in ("", "model", "prompt")]
-    titles = ("mean", f"{sure} range", "expect", "behind", "P(best)", "scenarios")
+    titles = ("mean", sure, "expect", "behind", "P(best)", "n")
     return (*left, *(Column(title=title, align="right") for title in titles))
 
 
@@ -80,7 +80,7 @@ def _number(value: float | None) -> str:
 
 
 def _range(low: float | None, high: float | None) -> str:
-    return UNKNOWN if low is None or high is None else f"{low:.1f} to {high:.1f}"
+    return UNKNOWN if low is None or high is None else f"{low:.1f}–{high:.1f}"
 
 
 def _share(value: float | None) -> str:

@@ -261,7 +261,7 @@ def _from_size(text: str | None) -> int | None:
     return round(float(match[1]) * scale) or None
 
 
-# The client's types leave out the fields in which the embedded engine tells how many of a prompt's tokens came
+# The client's types leave out the fields in which the embedded engine tells how much of a prompt came
 # from its cache and whether it was cut, so the end of each reply is kept aside and read once more.
 _TAIL: ContextVar[bytearray | None] = ContextVar("_TAIL", default=None)
 _TAIL_BYTES = 4096

@@ -34,8 +34,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 _COMMON = _words("""
-    about after also before could from have into just like make more much only other over should some than that
-    their them then there these they this time today very want what when where which while will with would your
+    about after also before could from have into just like make more much only other over should some than
+    that their them then there these they this time today very want what when where which while will with
+    would your
 """)
 _ACTIONS = _words("""
     add answer arrange ask block book break call check choose clean clear close cook cut decide do draft drink

