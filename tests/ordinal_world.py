@@ -1,4 +1,3 @@
-
 """A world of ordinal judgements with known truth, to measure how often the ranking's claims are true.
 
 Three 1-5 scales come from latent normals that share a scenario, a cell-and-scenario part and a candidate

@@ -41,14 +41,14 @@ def difference_coverage(scenarios: int, *, runs: int, seed: int) -> float:
 
 
 def equal_best(scenarios: int, *, runs: int, seed: int) -> tuple[float, float]:
-    """With two equal best cells of twelve: how often a winner is claimed, and a best cell kept as tied."""
+    """With two equal best cells of twelve: how often a winner is claimed, and the first of them kept."""
     rng = np.random.default_rng(seed)
-    truth = [11.5, 11.5, *np.linspace(8, 11, 10).tolist()]
+    truth = [11.5, 11.5, *np.linspace(6, 9, 10).tolist()]
     claimed, kept = 0, 0
     for _ in range(runs):
         board = rank(World.of(truth, rng=rng).rows(scenarios, tips=5, rng=rng), rng=rng)
         claimed += board.winner is not None
-        kept += any(row.tied_for_first for row in board.rows if row.model in {"m00", "m01"})
+        kept += any(row.tied_for_first for row in board.rows if row.model == "m00")
     return claimed / runs, kept / runs
 
 
@@ -71,10 +71,10 @@ def test_intervals_hold_about_as_often_as_they_say() -> None:
 
 
 def test_false_winners_are_rare() -> None:
-    """A quick look: of two equal best cells one is seldom called the winner; one is nearly always tied."""
+    """A quick look: of two equal best cells one is seldom called the winner; each is nearly always tied."""
     claimed, kept = equal_best(8, runs=150, seed=3)
     assert claimed <= 0.1
-    assert kept >= 0.95
+    assert kept >= 0.93
 
 
 def test_the_estimate_is_closer_to_the_truth_than_the_mean() -> None:
@@ -96,7 +96,7 @@ def test_coverage_is_nominal(scenarios: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenarios", [4, 8, 24])
 def test_false_winners_stay_below_their_bound(scenarios: int) -> None:
-    """Of two equal best cells one is called the winner at most 5.5 % of the time; one stays tied 95 %."""
+    """Of two equal best cells one is called the winner at most 5.5 % of the time; each stays tied 95 %."""
     claimed, kept = equal_best(scenarios, runs=2000, seed=30 + scenarios)
     assert claimed <= 0.055
     assert kept >= 0.95

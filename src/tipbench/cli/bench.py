@@ -8,7 +8,7 @@ import typer
 
 from tipbench.cli.options import settings_options
 from tipbench.cli.progress import follow
-from tipbench.cli.screen import err, out, print_json
+from tipbench.cli.screen import command, err, out, print_json
 from tipbench.engine.memory import readable
 from tipbench.settings import Settings
 from tipbench.workflows.collect import collect
@@ -90,7 +90,8 @@ def _print_summary(summary: Summary) -> None:
     if summary.unrecorded:
         err().print(f"{summary.unrecorded} cells wait on this disk for the ledger: run `tipbench sync`")
     elif cells.done or cells.skipped:
-        out().print(f"Next: tipbench experiments, or tipbench show RUN  (recorded in {summary.ledger})")
+        out().print(f"  recorded in {summary.ledger}", soft_wrap=True)
+        out().print(f"Next: {command()} experiments {summary.experiment}", soft_wrap=True)
 
 
 def _print_estimate(plan: Estimate) -> None:

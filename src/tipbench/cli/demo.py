@@ -8,7 +8,7 @@ import typer
 
 from tipbench.cli.bench import AsJson
 from tipbench.cli.progress import follow
-from tipbench.cli.screen import out, print_json
+from tipbench.cli.screen import command, out, print_json
 from tipbench.workflows.demo import demo
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def print_demo(found: Demo) -> None:
         style="dim",
         soft_wrap=True,
     )
-    out().print("Next: tipbench show RUN, tipbench doctor, or your own models: tipbench collect --dry-run")
+    do = command()
+    out().print(f"Next: {do} show {found.example}   (one cell: prompt, reply, tips)", soft_wrap=True)
+    out().print(f"      {do} doctor, then {do} collect --dry-run   (your own models)", soft_wrap=True)
 
 
 def print_table(table: Table, *, title: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +10,11 @@ import typer
 
 from tipbench.cli.bench import AsJson
 from tipbench.cli.options import settings_options
-from tipbench.cli.screen import err, out, print_json
+from tipbench.cli.screen import command, err, out, print_json
 from tipbench.errors import LedgerUnreachable
+from tipbench.judge.scoring import labels
 from tipbench.settings import Settings
-from tipbench.workflows.browse import experiments, one_run
+from tipbench.workflows.browse import experiments, one_run, runs_in
 from tipbench.workflows.recording import sync, sync_until_closed
 
 if TYPE_CHECKING:
@@ -29,15 +30,23 @@ def add_to(app: typer.Typer) -> None:
 
 
 @settings_options(*_WHERE)
-def experiments_command(*, settings: Settings, as_json: AsJson = False) -> None:
-    """List the experiments that hold tipbench cells, the newest first."""
+def experiments_command(
+    *,
+    settings: Settings,
+    name: Annotated[str, typer.Argument(help="an experiment, to list its cells")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the experiments that hold tipbench cells, the newest first; or the cells of one."""
+    if name:
+        _list_runs(runs_in(replace(settings, experiment=name)), as_json=as_json)
+        return
     found = experiments(settings)
     if as_json:
         print_json([asdict(entry) for entry in found])
     elif found:
         _print_experiments(found)
     else:
-        out().print("No experiment yet. Start one: tipbench collect --dry-run, or tipbench demo")
+        out().print(f"No experiment yet. Start one: {command()} collect --dry-run, or {command()} demo")
 
 
 def _print_experiments(found: list[ExperimentSummary]) -> None:
@@ -48,6 +57,28 @@ def _print_experiments(found: list[ExperimentSummary]) -> None:
         counts = [str(count) for count in (entry.done, entry.failed, entry.pending)]
         table.add_row(entry.name, entry.suite_id, entry.rubric_id, *counts, _when(entry.newest_ms))
     out().print(table)
+
+
+def _list_runs(found: list[Run], *, as_json: bool) -> None:
+    from rich.table import Table
+
+    if as_json:
+        print_json([asdict(run) for run in found])
+        return
+    names = labels(found)
+    table = Table("run", "model", "prompt", "scenario", "tips", "read", "tok/s", box=None)
+    for run in found:
+        model, prompt = names[run.digest, run.prompt_hash]
+        outcome = ("failed", run.error or "") if run.status == "failed" else _reading(run)
+        speed = run.metrics.get("tokens_per_s")
+        table.add_row(
+            run.run_id[:8], model, prompt, run.scenario_id, *outcome, f"{speed:.0f}" if speed else ""
+        )
+    out().print(table)
+
+
+def _reading(run: Run) -> tuple[str, str]:
+    return f"{len(run.candidates)} of {run.n_tips}", run.how + (f", {run.cut} cut" if run.cut else "")
 
 
 def _when(moment_ms: int | None) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +25,11 @@ def err() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def command() -> str:
+    """What to type for this command: its name, or its path where the name would not be found."""
+    return "tipbench" if shutil.which("tipbench") else os.path.relpath(sys.argv[0])
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold

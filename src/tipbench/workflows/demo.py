@@ -29,12 +29,13 @@ PROMPTS = ("v1", "v2-mentor", "v3-few-shot", "v4-structured")
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demo found. `board` is by the proxy judge: rules, not people."""
+    """What the demo found. `board` is by the proxy judge: rules, no people. `example` is a run to look at."""
 
     summary: Summary
     board: Leaderboard
     table: Table
     sentences: tuple[str, str]
+    example: str
 
 
 def demo_settings() -> Settings:
@@ -60,7 +61,9 @@ def demo(*, emit: Emit) -> Demo:
     found = runs_in(settings)
     board = rank(_rows(found, load_suite(settings.suite)), cost=_costs(found))
     table = leaderboard_table(board, _speeds(found))
-    return Demo(summary=summary, board=board, table=table, sentences=sentences(board))
+    well_formed = max(found, key=lambda run: (run.metrics.get("format_ok", 0), len(run.candidates)))
+    example = well_formed.run_id[:8]
+    return Demo(summary=summary, board=board, table=table, sentences=sentences(board), example=example)
 
 
 def _rows(found: Sequence[Run], suite: Suite) -> list[tuple[str, str, str, float | None]]:
