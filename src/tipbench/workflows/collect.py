@@ -138,20 +138,24 @@ class _Job:
         self._plan: Plan | None = None
         self._residency: Residency | None = None
         self._runner: Runner | None = None
+        self._started = time.perf_counter()
         self._done = 0
         self._failed = 0
 
     def run(self, lock: HostLock) -> Summary:
         """The whole of it. However it ends, what was generated is recorded and a summary is emitted."""
-        started = time.perf_counter()
         try:
             run_interruptible(self._generate(lock))
         finally:
             if self._plan is not None:
-                unrecorded = self._recorder.finish()
-                summary = self._summary(wall_s=time.perf_counter() - started, unrecorded=unrecorded)
-                self._emit({"event": "summary", **summary.as_json()})
-        return summary
+                self._wait_for_writer()
+        return self._summary()
+
+    def _wait_for_writer(self) -> None:
+        try:
+            self._recorder.finish()
+        finally:
+            self._emit({"event": "summary", **self._summary().as_json()})
 
     async def _generate(self, lock: HostLock) -> None:
         settings = self._settings
@@ -163,7 +167,7 @@ class _Job:
             self._residency = Residency(
                 host,
                 lock=lock,
-                models=[model for model, _ in self._plan.by_model()],
+                models=models,
                 evict=settings.evict,
                 check_memory=is_loopback(host.host.url),
                 gone_within_s=settings.unload_timeout,
@@ -199,7 +203,7 @@ class _Job:
             self._failed += 1
         self._emit(_cell_event(result))
 
-    def _summary(self, *, wall_s: float, unrecorded: int) -> Summary:
+    def _summary(self) -> Summary:
         plan = self._plan or Plan(cells=(), skipped=0)
         tallies = list(self._residency.tally.models.values()) if self._residency else []
         return Summary(
@@ -214,10 +218,10 @@ class _Job:
             model_loads=sum(tally.loads for tally in tallies),
             max_resident=self._residency.tally.max_resident if self._residency else 0,
             calls=self._runner.calls if self._runner else 0,
-            wall_s=round(wall_s, 3),
+            wall_s=round(time.perf_counter() - self._started, 3),
             engine=self._engine.kind,
             ledger=self._recorder.ledger_uri,
-            unrecorded=unrecorded,
+            unrecorded=self._recorder.left(),
         )
 
 

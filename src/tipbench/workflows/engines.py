@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tipbench.engine.embedded import known_models, parse_gguf_option, start_engine
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
-from tipbench.errors import BadSetting, EngineUnreachable, ModelRefused
+from tipbench.errors import BadSetting, EngineFailure, EngineUnreachable, ModelRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -40,6 +40,10 @@ class Engine:
         host = await connect(self.url, kind=self.kind, timeout_s=timeout_s)
         try:
             yield host
+        except EngineFailure as failure:
+            raise EngineUnreachable(
+                f"{self.url} does not do what Ollama does ({failure}); see its log, or run `tipbench doctor`"
+            ) from None
         finally:
             await host.close()
 
@@ -155,8 +159,11 @@ def _refuse_by_name(names: Sequence[str], limit: float) -> None:
 
 
 async def _pull(host: OllamaHost, name: str, *, emit: Emit) -> None:
-    async for status, completed, total in host.pull(name):
-        emit({"event": "pull", "model": name, "status": status, "completed": completed, "total": total})
+    try:
+        async for status, completed, total in host.pull(name):
+            emit({"event": "pull", "model": name, "status": status, "completed": completed, "total": total})
+    except EngineFailure as failure:
+        raise ModelRefused(f"{name} could not be pulled ({failure}); check its name") from None
 
 
 def _missing(host: OllamaHost, names: Sequence[str]) -> str:

@@ -16,17 +16,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Run it; SIGINT and SIGTERM cancel it, so that its `finally` blocks free what it holds."""
-    return asyncio.run(_cancel_on_signal(work))
+    """Run it; Ctrl-C, a closed terminal and SIGTERM cancel it, so that its `finally` blocks run."""
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(work)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        return asyncio.run(_cancel_on_signal(work))
+    finally:
+        # The loop leaves Python's own handlers behind, which know nothing of our exit codes.
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _cancel_on_signal(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _first_signal, loop, task)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, _first_signal, loop, task)
     try:
         return await task
     except asyncio.CancelledError:
@@ -34,7 +44,7 @@ async def _cancel_on_signal(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _first_signal(loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         # Nothing is lost by this: what counts as done is on disk, and the engine ends with its parent.
         loop.add_signal_handler(number, os._exit, Interrupted.exit_code)
     task.cancel()

@@ -112,18 +112,18 @@ class Recorder:
         assert self._pin is not None  # noqa: S101 - `begin` comes first
         self._spool.put(self.ledger_uri, self._settings.experiment, self._pin, result)
 
-    def finish(self) -> int:
-        """Wait for the writer to drain what it can; how many cells are still only on this disk."""
+    def finish(self) -> None:
+        """Wait for the writer to record what it can. Interrupted, it goes on without us."""
         self._let_go()
-        total = self._left()
+        total = self.left()
         while self._writer is not None and self._writer.poll() is None:
-            left = self._left()
+            left = self.left()
             if left:
                 self._emit({"event": "recording", "total": total, "left": left})
-            time.sleep(min(_REPORT_EVERY_S, 0.05 if not left else _REPORT_EVERY_S))
-        return self._left()
+            time.sleep(_REPORT_EVERY_S if left else 0.05)
 
-    def _left(self) -> int:
+    def left(self) -> int:
+        """How many cells are only on this disk yet."""
         return len(self._spool.pending_keys(self.ledger_uri, self._settings.experiment))
 
     def _start_writer(self) -> None:
