@@ -289,6 +289,7 @@ def normal_url(value: str) -> str:
     if not text:
         return "http://localhost:11434"
     if "://" not in text:
+        text = f"[{text}]" if text.count(":") > 1 and "[" not in text else text
         text = f"http://{'localhost' if text.startswith(':') else ''}{text}"
         head, _, tail = text.removeprefix("http://").partition("/")
         if not re.search(r":\d+$", head):

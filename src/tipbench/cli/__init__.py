@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from tipbench.cli import bench, demo, doctor, engine, ledger, suite
+from tipbench.cli.screen import say
 from tipbench.errors import Interrupted, TipbenchError
 
 if TYPE_CHECKING:
@@ -17,15 +19,35 @@ if TYPE_CHECKING:
 EXIT_CODES = """Exit codes: 0 done; 1 some cells failed; 2 bad input; 3 an engine or ledger that is needed
 cannot be reached or is busy; 4 a check ran and said no; 130 interrupted."""
 
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 - what Typer calls it with
+    if value:
+        say(version("tipbench"))
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="tipbench",
     help="Which small local model and which prompt should I ship? An answer with proof, on your own machine.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def root(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit"),
+    ] = False,
+) -> None:
+    pass
+
+
 bench.add_to(app)
 ledger.add_to(app)
 doctor.add_to(app)
@@ -36,7 +58,8 @@ app.add_typer(engine.app, name="engine")
 
 def main() -> NoReturn:
     """Run the command; a foreseen error is one sentence on standard error and its own exit code."""
-    signal.signal(signal.SIGINT, _interrupted)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
     try:
         app()
     except TipbenchError as error:

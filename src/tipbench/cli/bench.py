@@ -8,22 +8,21 @@ import typer
 
 from tipbench.cli.options import settings_options
 from tipbench.cli.progress import follow
-from tipbench.cli.screen import command, err, out, print_json
+from tipbench.cli.screen import count, err, heading, print_json, print_rows, say, tell, typed
 from tipbench.engine.memory import readable
-from tipbench.settings import Settings
-from tipbench.workflows.collect import collect
-from tipbench.workflows.estimate import estimate
-from tipbench.workflows.trial import try_cell
+from tipbench.settings import Settings, home
 
 if TYPE_CHECKING:
-    from tipbench.records import CellResult, Event
+    from collections.abc import Mapping, Sequence
+
+    from tipbench.records import Candidate, CellResult, Event
     from tipbench.workflows.collect import Summary
     from tipbench.workflows.estimate import Estimate
 
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 TRY_SETTINGS = (
     "n_tips", "temperature", "max_model_b", "ollama_url", "suite", "seed", "engine", "num_ctx", "num_predict",
-    "keep_alive", "gguf", "evict", "wait", "timeout", "retries",
+    "keep_alive", "gguf", "pull", "evict", "wait", "timeout", "retries",
 )  # fmt: skip
 
 
@@ -49,8 +48,11 @@ def collect_command(
 
     Run the same command again after an interruption: it goes on where it stopped.
 
-    Example: `tipbench collect --models qwen2.5:0.5b,gemma3:1b --prompts v1 --experiment tip-bench-may`
+    Example: tipbench collect --models qwen2.5:0.5b,gemma3:1b --prompts v1 --experiment tip-bench-may
     """
+    from tipbench.workflows.collect import collect
+    from tipbench.workflows.estimate import estimate
+
     if dry_run:
         with follow(events=events, quiet=as_json) as emit:
             plan = estimate(settings, emit=emit)
@@ -71,42 +73,65 @@ def collect_command(
         if as_json and summaries:
             print_json({name: value for name, value in summaries[-1].items() if name != "event"})
     if not as_json:
-        _print_summary(summary)
+        _print_summary(summary, settings)
     if summary.cells.failed:
         raise typer.Exit(1)
 
 
-def _print_summary(summary: Summary) -> None:
+def _print_summary(summary: Summary, settings: Settings) -> None:
     cells = summary.cells
-    out().print(
-        f"[bold]{summary.experiment}[/]: {cells.done} cells generated, {cells.skipped} were there, "
-        f"{cells.failed} failed, in {summary.wall_s:.0f} s"
+    say(
+        f"{summary.experiment}: {count(cells.done, 'cell')} generated, {cells.skipped} were there, "
+        f"{cells.failed} failed, in {summary.wall_s:.0f} s",
+        style="bold",
     )
     for model in summary.models:
-        out().print(
-            f"  {model.name}: {model.loads} loads in {model.load_s:.1f} s, peak {readable(model.peak_bytes)}"
-        )
-    out().print(f"  at most {summary.max_resident} model in memory at a time, as the host reported it")
+        if model.loads:
+            loads = f"{count(model.loads, 'load')} in {model.load_s:.1f} s"
+            say(f"  {model.name}: {loads}, peak {readable(model.peak_bytes)}")
+    if summary.max_resident:
+        say(f"  at most {count(summary.max_resident, 'model')} in memory at a time, as the host reported it")
     if summary.unrecorded:
-        err().print(f"{summary.unrecorded} cells wait on this disk for the ledger: run `tipbench sync`")
+        later = typed("sync", *ledger_options(settings))
+        tell(
+            f"{count(summary.unrecorded, 'cell')} kept on this disk until the ledger can be reached: {later}"
+        )
     elif cells.done or cells.skipped:
-        out().print(f"  recorded in {summary.ledger}", soft_wrap=True)
-        out().print(f"Next: {command()} experiments {summary.experiment}", soft_wrap=True)
+        say(f"  recorded in {summary.ledger}")
+        say(f"Next: {typed('experiments', *ledger_options(settings), '--', summary.experiment)}")
+
+
+def ledger_options(settings: Settings) -> list[str]:
+    """What to add to a command so that it speaks to the same ledger as this one."""
+    from tipbench.ledger import public_uri
+
+    usual = Settings.of({})
+    options = []
+    if settings.mlflow_url != usual.mlflow_url:
+        options += ["--mlflow-url", public_uri(settings.mlflow_url, home=home())]
+    if settings.mlflow_host_header != usual.mlflow_host_header:
+        options += ["--mlflow-host-header", settings.mlflow_host_header]
+    return options
 
 
 def _print_estimate(plan: Estimate) -> None:
-    from rich.table import Table
-
-    table = Table("model", "parameters", "cells", "minutes", "memory", title=f"{plan.experiment}: the plan")
-    for model in plan.models:
-        size = f"{(model.parameters or 0) / 1e9:.2f}B"
-        table.add_row(model.name, size, str(model.cells), f"{model.minutes:.1f}", readable(model.needs_bytes))
-    out().print(table)
-    out().print(
-        f"{plan.cells} cells to generate in {plan.calls} calls, {plan.skipped} done before; "
-        f"about {plan.minutes:.0f} minutes ({plan.basis})"
+    rows = [
+        (
+            model.name,
+            f"{(model.parameters or 0) / 1e6:,.0f}M",
+            str(model.cells),
+            f"{model.minutes:.1f}",
+            readable(model.needs_bytes),
+        )
+        for model in plan.models
+    ]
+    numbers = ("parameters", "cells", "minutes", "memory")
+    print_rows(("model", *numbers), rows, right=numbers)
+    say(
+        f"{plan.experiment}: {count(plan.cells, 'cell')} to generate in {count(plan.calls, 'call')}, "
+        f"{plan.skipped} done before; about {plan.minutes:.1f} minutes ({plan.basis})"
     )
-    out().print(f"memory: {readable(plan.peak_bytes)} at most, {readable(plan.free_bytes)} is free here")
+    say(f"memory: {readable(plan.peak_bytes)} at most, {readable(plan.free_bytes)} is free here")
 
 
 @settings_options(*TRY_SETTINGS)
@@ -124,6 +149,8 @@ def try_command(
     as_json: AsJson = False,
 ) -> None:
     """Generate one cell and show it; records nothing. For writing prompts: the model stays loaded a while."""
+    from tipbench.workflows.trial import try_cell
+
     with follow(events=None, quiet=as_json) as emit:
         result = try_cell(settings, model=model, prompt=prompt, scenario=scenario, emit=emit)
     if as_json:
@@ -154,20 +181,30 @@ def _as_json(result: CellResult) -> dict[str, object]:
 
 def _print_result(result: CellResult, *, show_prompt: bool) -> None:
     cell = result.cell
-    out().rule(f"{cell.model.name} × {cell.prompt_id} × {cell.scenario_id}")
-    if show_prompt:
-        for message in result.messages:
-            out().print(f"[dim]{message.role}[/]")
-            out().print(message.content, markup=False)
-    if result.error is not None:
-        err().print(f"failed: {result.error}", markup=False)
+    heading(f"{cell.model.name} × {cell.prompt_id} × {cell.scenario_id}")
+    for message in result.messages if show_prompt else ():
+        say(message.role, style="dim")
+        say(message.content)
+    if result.completion is None or result.reading is None:
+        tell(f"failed: {result.error}")
         return
-    if result.completion is not None:
-        out().print("[dim]as it came[/]")
-        out().print(result.completion.text, markup=False)
-    out().print(f"[dim]as it was read ({result.reading.how if result.reading else 'none'})[/]")
-    for number, candidate in enumerate(result.candidates, start=1):
-        out().print(
-            f"{number}. {candidate.text}" + ("  (overlong)" if candidate.overlong else ""), markup=False
-        )
-    out().print("  ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()), style="dim")
+    say("as it came", style="dim")
+    say(result.completion.text)
+    say(
+        f"as it was read ({result.reading.how})"
+        + (f", {result.completion.cut} cut" if result.completion.cut else ""),
+        style="dim",
+    )
+    print_candidates(result.candidates)
+    say(metrics_line(result.metrics), style="dim")
+
+
+def print_candidates(candidates: Sequence[Candidate]) -> None:
+    for number, candidate in enumerate(candidates, start=1):
+        say(f"{number}. {candidate.text}" + ("  (overlong)" if candidate.overlong else ""))
+    if not candidates:
+        say("nothing could be read from it")
+
+
+def metrics_line(metrics: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {round(value, 2):g}" for name, value in metrics.items())

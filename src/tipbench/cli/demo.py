@@ -8,8 +8,7 @@ import typer
 
 from tipbench.cli.bench import AsJson
 from tipbench.cli.progress import follow
-from tipbench.cli.screen import command, out, print_json
-from tipbench.workflows.demo import demo
+from tipbench.cli.screen import count, out, print_json, say, typed, written
 
 if TYPE_CHECKING:
     from tipbench.compare.table import Table
@@ -29,6 +28,8 @@ def demo_command(*, as_json: AsJson = False) -> None:
 
     Needs no Ollama and no MLflow server. Run it again: what was generated is not generated again.
     """
+    from tipbench.workflows.demo import demo
+
     with follow(events=None, quiet=as_json) as emit:
         found = demo(emit=emit)
     if as_json:
@@ -42,29 +43,26 @@ def demo_command(*, as_json: AsJson = False) -> None:
 
 def print_demo(found: Demo) -> None:
     """The table, what can be said, and what to do next."""
-    out().print()
-    print_table(found.table, title="Leaderboard (proxy judge)")
-    out().print()
-    out().print(NOT_PEOPLE, style="yellow")
-    out().print(" ".join(found.sentences))
-    memory = f"{found.summary.max_resident or 1} model in memory at a time"
-    out().print(
-        f"{found.summary.cells.planned} cells, {memory}, recorded in {found.summary.ledger}",
-        style="dim",
-        soft_wrap=True,
-    )
-    do = command()
-    out().print(f"Next: {do} show {found.example}   (one cell: prompt, reply, tips)", soft_wrap=True)
-    out().print(f"      {do} doctor, then {do} collect --dry-run   (your own models)", soft_wrap=True)
+    say("Leaderboard (proxy judge)", style="italic")
+    print_table(found.table)
+    say("")
+    say(NOT_PEOPLE, style="yellow")
+    with written():
+        out().print(" ".join(found.sentences), markup=False)
+    where = f"recorded in {found.summary.ledger}"
+    say(f"{count(found.summary.cells.planned, 'cell')}, one model in memory at a time, {where}", style="dim")
+    say(f"Next: {typed('show', found.example)}   (one cell: prompt, reply, tips)")
+    say(f"      {typed('doctor')}, then {typed('collect', '--dry-run')}   (your own models)")
 
 
-def print_table(table: Table, *, title: str) -> None:
+def print_table(table: Table) -> None:
     """Eighty columns are enough for it; rows that may be the best are bold."""
     from rich.table import Table as RichTable
 
-    grid = RichTable(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), header_style="dim")
+    grid = RichTable(box=None, padding=(0, 1, 0, 0), header_style="dim")
     for column in table.columns:
-        grid.add_column(column.title, justify=column.align, no_wrap=True)
+        grid.add_column(column.title, justify=column.align, overflow="fold")
     for number, row in enumerate(table.rows):
         grid.add_row(*row, style="bold" if number in table.marked else None)
-    out().print(grid)
+    with written():
+        out().print(grid)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from tipbench.cli.bench import AsJson
 from tipbench.cli.options import settings_options
-from tipbench.cli.screen import out, print_json
+from tipbench.cli.screen import out, print_json, visible, written
 from tipbench.errors import CheckFailed
 from tipbench.settings import Settings
-from tipbench.workflows.doctor import examine
 
 if TYPE_CHECKING:
     import typer
@@ -27,6 +26,8 @@ def add_to(app: typer.Typer) -> None:
 @settings_options("models", "ollama_url", "mlflow_url", "mlflow_host_header", "max_model_b")
 def doctor_command(*, settings: Settings, as_json: AsJson = False) -> None:
     """Look at what a collection needs and say what to type. Exits 4 where nothing can be run."""
+    from tipbench.workflows.doctor import examine
+
     findings = examine(settings)
     if as_json:
         print_json([asdict(finding) for finding in findings])
@@ -41,6 +42,8 @@ def doctor_command(*, settings: Settings, as_json: AsJson = False) -> None:
 def _print(finding: Finding) -> None:
     from rich.markup import escape
 
-    out().print(f"{_MARKS[finding.state]} {finding.name:16} {escape(finding.detail)}", soft_wrap=True)
-    if finding.fix:
-        out().print(f"{'':22}→ {escape(finding.fix)}", soft_wrap=True, style="bold")
+    detail, fix = escape(visible(finding.detail)), escape(visible(finding.fix))
+    with written():
+        out().print(f"{_MARKS[finding.state]} {finding.name:16} {detail}", soft_wrap=True)
+        if finding.fix:
+            out().print(f"{'':22}→ {fix}", soft_wrap=True, style="bold")

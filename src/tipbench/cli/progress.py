@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipbench.cli.screen import err
+from tipbench.cli.screen import count, err, tell, visible
 from tipbench.engine.memory import readable
 from tipbench.errors import BadInput
 
@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def follow(*, events: str | None, quiet: bool) -> Iterator[Emit]:
-    """A listener for a workflow's events: the screen, and the file of `--events` where one is given."""
+    """A listener for a workflow's events: the screen, and the file of `--events` where one is given.
+
+    Quiet, it tells of what went otherwise than planned and of nothing else.
+    """
     with ExitStack() as stack:
         listeners: list[Emit] = []
         if events is not None:
             listeners.append(stack.enter_context(_events_file(events)))
-        if not quiet:
-            screen = stack.enter_context(_bars()) if err().is_terminal else _lines
-            listeners.append(screen)
+        if quiet:
+            listeners.append(_notices)
+        else:
+            listeners.append(stack.enter_context(_bars()) if err().is_terminal else _lines)
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -46,12 +50,25 @@ def _events_file(path: str) -> Iterator[Emit]:
     except OSError as error:
         raise BadInput(f"--events: {path} cannot be written ({error.strerror})") from None
 
-    def write(event: Event) -> None:
-        at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        file.write(json.dumps({"at": at, **event}, ensure_ascii=False) + "\n")
+    broken = False
 
-    with file:
+    def write(event: Event) -> None:
+        nonlocal broken
+        at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        try:
+            if not broken:
+                file.write(json.dumps({"at": at, **event}, ensure_ascii=False) + "\n")
+        except OSError as error:
+            broken = True
+            tell(
+                f"--events: {path} cannot be written any more ({error.strerror}); the work goes on without it"
+            )
+
+    try:
         yield write
+    finally:
+        with suppress(OSError):
+            file.close()
 
 
 def _sentence(event: Event) -> str | None:
@@ -72,10 +89,16 @@ def _sentence(event: Event) -> str | None:
     return None
 
 
+def _notices(event: Event) -> None:
+    sentence = _sentence(event)
+    if sentence:
+        tell(sentence)
+
+
 def _lines(event: Event) -> None:
     sentence = _sentence(event) or _plain(event)
     if sentence:
-        err().print(sentence, soft_wrap=True, markup=False)
+        tell(sentence)
 
 
 def _plain(event: Event) -> str | None:
@@ -87,7 +110,7 @@ def _plain(event: Event) -> str | None:
         case "model_unloaded":
             return f"{event['model']}: done and unloaded"
         case "recording":
-            return f"recording {event['left']} cells"
+            return f"recording: {count(event['left'], 'cell')} left"
     return None
 
 
@@ -126,7 +149,7 @@ class _Bars:
     def __call__(self, event: Event) -> None:
         sentence = _sentence(event)
         if sentence:
-            self._progress.console.print(sentence, soft_wrap=True, markup=False)
+            self._progress.console.print(visible(sentence), soft_wrap=True, markup=False)
         handler = getattr(self, f"_on_{event['event']}", None)
         if handler is not None:
             handler(event)

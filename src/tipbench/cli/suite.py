@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tipbench.cli.screen import err, out
+from tipbench.cli.screen import count, print_rows, say, tell, typed
 from tipbench.errors import CheckFailed
-from tipbench.suite import SHIPPED, check_suite, import_scenarios, load_suite, new_suite
 
 app = typer.Typer(help="Write, fill and check suites: the rubric, prompts and scenarios that are evaluated.")
 
@@ -17,21 +16,28 @@ app = typer.Typer(help="Write, fill and check suites: the rubric, prompts and sc
 @app.command("new")
 def new(path: Annotated[Path, typer.Argument(help="the folder to make; its name is the suite's id")]) -> None:
     """Make a small working suite to start from, with comments that say what to change."""
+    from tipbench.suite import new_suite
+
     for written in new_suite(path):
-        out().print(str(written), soft_wrap=True)
-    out().print(f"Next: edit the files, then `tipbench suite check {path}`", soft_wrap=True)
+        say(str(written))
+    say(f"Next: edit the files, then {typed('suite', 'check', '--', str(path))}")
 
 
 @app.command("import")
 def import_(
     path: Annotated[str, typer.Argument(help="the suite's folder")],
-    scenarios: Annotated[Path, typer.Argument(help="a CSV file: a header, then one scenario a row")],
+    scenarios: Annotated[
+        Path, typer.Argument(help="a table (.csv, .tsv, .json, .jsonl): a header, then one scenario a row")
+    ],
 ) -> None:
     """Add scenarios from a table: all of them, or none and the reason."""
+    from tipbench.suite import import_scenarios
+
     added = import_scenarios(path, scenarios)
-    out().print(f"{len(added.ids)} scenarios added to {added.path}: {', '.join(added.ids)}", soft_wrap=True)
+    some = ", ".join(added.ids[:5]) + (", …" if len(added.ids) > 5 else "")
+    say(f"{count(len(added.ids), 'scenario')} added to {added.path}: {some}")
     if added.unused:
-        err().print(f"no prompt uses the columns {', '.join(added.unused)}", soft_wrap=True)
+        tell(f"no prompt uses the columns {', '.join(added.unused)}")
 
 
 @app.command("check")
@@ -39,14 +45,16 @@ def check(
     path: Annotated[str, typer.Argument(help="the suite's folder, or the name of one that ships")],
 ) -> None:
     """Check every file and render every prompt on every scenario; exits 4 where something is wrong."""
+    from tipbench.suite import check_suite, load_suite
+
     found = check_suite(path)
     for problem in found:
-        err().print(str(problem), soft_wrap=True, markup=False)
+        tell(str(problem))
     wrong = [problem for problem in found if not problem.warning]
     if wrong:
         raise CheckFailed(f"{path}: {len(wrong)} to mend")
     suite = load_suite(path)
-    out().print(
+    say(
         f"{suite.id}: all well: {len(suite.prompts)} prompts × {len(suite.scenarios)} scenarios, "
         f"rubric {suite.rubric.id}"
     )
@@ -55,6 +63,8 @@ def check(
 @app.command("list")
 def list_() -> None:
     """The suites that ship with tipbench."""
-    for name in SHIPPED:
-        suite = load_suite(name)
-        out().print(f"{name:12} {len(suite.scenarios):3} scenarios  {suite.title}", soft_wrap=True)
+    from tipbench.suite import SHIPPED, load_suite
+
+    suites = [load_suite(name) for name in SHIPPED]
+    rows = [(suite.id, str(len(suite.scenarios)), str(len(suite.prompts)), suite.title) for suite in suites]
+    print_rows(("suite", "scenarios", "prompts", "what it is"), rows, right=("scenarios", "prompts"))

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 _HOPELESS = 1000
 
 
-def sentences(board: Leaderboard) -> tuple[str, str]:
-    """What can be said and what to do; and what it would take to say more."""
+def sentences(board: Leaderboard, *, advise: bool = True) -> tuple[str, str]:
+    """What can be said and what to do; and what it would take to say more.
+
+    Without `advise` nothing is said about what to ship: for scores that are no ground for it.
+    """
     judged = [row for row in board.rows if row.mean is not None]
     if not judged:
         return "Nothing is judged yet, so nothing can be said.", _judge_first(board)
@@ -21,7 +24,7 @@ def sentences(board: Leaderboard) -> tuple[str, str]:
             f"{only.combination} is the only combination, so there is nothing to compare it with.",
             "Collect another model or prompt version on the same scenarios to learn which is better.",
         )
-    return _finding(board, judged), _outlook(board, judged)
+    return _finding(board, judged, advise=advise), _outlook(board, judged)
 
 
 def _judge_first(board: Leaderboard) -> str:
@@ -30,9 +33,9 @@ def _judge_first(board: Leaderboard) -> str:
     return "Collect some cells and judge them first."
 
 
-def _finding(board: Leaderboard, judged: list[LeaderboardRow]) -> str:
+def _finding(board: Leaderboard, judged: list[LeaderboardRow], *, advise: bool) -> str:
     if board.winner:
-        return _winner_sentence(board, judged[0])
+        return _winner_sentence(board, judged[0], advise=advise)
     if board.n_scenarios < 2:
         return (
             f"{judged[0].combination} has the highest score, but one scenario cannot tell skill from luck, "
@@ -40,37 +43,38 @@ def _finding(board: Leaderboard, judged: list[LeaderboardRow]) -> str:
         )
     tied = sum(row.tied_for_first for row in judged)
     if tied == 1:
-        return _first_but_not_winner(board, judged)
+        return _first_but_not_winner(board, judged, advise=advise)
     return (
         f"There is no single winner: {tied} of {len(board.rows)} combinations share the first place, as "
-        f"{board.n_scenarios} scenarios cannot tell them apart; {_advice(board)}."
+        f"{board.n_scenarios} scenarios cannot tell them apart{_advice(board) if advise else ''}."
     )
 
 
-def _winner_sentence(board: Leaderboard, top: LeaderboardRow) -> str:
+def _winner_sentence(board: Leaderboard, top: LeaderboardRow, *, advise: bool) -> str:
     mean, estimate = f"{top.mean:.1f}", f"{top.mean if top.estimate is None else top.estimate:.1f}"
     luck = f" (expect about {estimate} of it rather than {mean}, as whatever comes first also had some luck)"
     expect = "" if mean == estimate else luck
+    ship = ", so ship it" if advise else ""
     return (
         f"{board.winner} is the best of {len(board.rows)}: on {_count(board.n_scenarios, 'scenario')} "
-        f"it beats every other combination by more than luck explains, so ship it{expect}."
+        f"it beats every other combination by more than luck explains{ship}{expect}."
     )
 
 
-def _first_but_not_winner(board: Leaderboard, judged: list[LeaderboardRow]) -> str:
+def _first_but_not_winner(board: Leaderboard, judged: list[LeaderboardRow], *, advise: bool) -> str:
     first = judged[0].combination
     waiting = len(board.rows) - len(judged)
     if waiting:
         unjudged = _count(waiting, "combination")
         return f"{first} is ahead of all that is judged, but {unjudged} cannot be placed without any score."
-    return f"{first} is probably the best, though not beyond doubt; {_advice(board)}."
+    return f"{first} is probably the best, though not beyond doubt{_advice(board) if advise else ''}."
 
 
 def _advice(board: Leaderboard) -> str:
     if board.recommended_because == "cheapest":
         why = "is no worse as far as the data can tell and the cheapest to run"
-        return f"{board.recommended} {why}, so ship that one"
-    return f"if you must choose now, take {board.recommended}, which has the highest mean"
+        return f"; {board.recommended} {why}, so ship that one"
+    return f"; if you must choose now, take {board.recommended}, which has the highest mean"
 
 
 def _outlook(board: Leaderboard, judged: list[LeaderboardRow]) -> str:

@@ -5,30 +5,51 @@ Everything the wire can do wrong ends here as an `EngineFailure` that says wheth
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tipbench.engine.lock import is_loopback
 from tipbench.errors import EngineFailure, EngineUnreachable
 from tipbench.records import ChatRequest, Completion, Cut, EngineKind, Host, Model, Resident
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     import httpx
     import ollama
 
 CONNECT_S = 5.0
 _NS_PER_MS = 1e6
+_DAY_NS = 86_400e9
+_FASTEST = 1e6
+
+T = TypeVar("T")
+
+
+_DEFAULT_REGISTRY = re.compile(r"^registry\.ollama\.ai/(library/)?")
 
 
 def full_name(name: str) -> str:
     """A model's name as Ollama lists it: `llama3.2` is `llama3.2:latest`."""
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+    short = _DEFAULT_REGISTRY.sub("", name)
+    return short if ":" in short.rpartition("/")[2] else f"{short}:latest"
+
+
+async def patiently(act: Callable[[], Awaitable[T]], *, tries: int = 4) -> T:
+    """Ask a host that may be busy for a moment: again after short pauses, as long as that may help."""
+    for attempt in range(1, tries):
+        try:
+            return await act()
+        except EngineFailure as failure:
+            if not failure.retryable:
+                raise
+            await asyncio.sleep(0.1 * 3**attempt)
+    return await act()
 
 
 class OllamaHost:
@@ -44,7 +65,7 @@ class OllamaHost:
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
             # A proxy set for the outside world must not be asked for the machine's own ports.
             trust_env=not is_loopback(host.url),
-            event_hooks={"response": [_tap] if host.kind == "embedded" else []},
+            event_hooks={"response": [_tap]},
         )
 
     async def close(self) -> None:
@@ -60,25 +81,33 @@ class OllamaHost:
 
     async def models(self) -> list[Model]:
         """What is installed, with the size each model is declared to have."""
-        with _wire():
-            listed = (await self._client.list()).models
-        return [await self._described(entry) for entry in listed if entry.model]
+        return [await self._described(entry) for entry in await patiently(self._listed)]
 
     async def model(self, name: str) -> Model | None:
         """The installed model of that name, or None."""
-        with _wire():
-            listed = (await self._client.list()).models
-        for entry in listed:
-            if entry.model and full_name(entry.model) == full_name(name):
+        for entry in await patiently(self._listed):
+            if full_name(str(entry.model)) == full_name(name):
                 return await self._described(entry)
         return None
 
+    async def _listed(self) -> list[ollama.ListResponse.Model]:
+        with _wire():
+            return [entry for entry in (await self._client.list()).models if entry.model]
+
+    async def _shown(self, name: str) -> ollama.ShowResponse:
+        with _wire():
+            return await self._client.show(name)
+
     async def _described(self, entry: ollama.ListResponse.Model) -> Model:
         name = str(entry.model)
-        with _wire():
-            shown = await self._client.show(name)
-        details = shown.details or entry.details
-        info = shown.modelinfo or {}
+        try:
+            shown = await patiently(lambda: self._shown(name))
+            details, info = shown.details or entry.details, shown.modelinfo or {}
+        except EngineFailure as failure:
+            if failure.unreachable:
+                raise
+            # What cannot be shown is described by its listing; without a size it will be refused.
+            details, info = entry.details, {}
         return Model(
             name=name,
             digest=(entry.digest or "").removeprefix("sha256:"),
@@ -125,7 +154,7 @@ class OllamaHost:
         """One call. Streamed, so that a host that falls silent is noticed and a torn reply is seen as one."""
         started = time.perf_counter()
         tail = bytearray()
-        _TAIL.set(tail)
+        _TAIL.set(tail if self.host.kind == "embedded" else None)
         with _wire():
             stream = await self._client.chat(
                 request.model,
@@ -150,7 +179,7 @@ async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost
     try:
         async with httpx.AsyncClient(timeout=CONNECT_S, trust_env=not is_loopback(url)) as client:
             reply = await client.get(f"{url}/api/version")
-            version = str(reply.json()["version"]) if reply.is_success else "unknown"
+            version = str(reply.json()["version"]) if reply.is_success else await _unversioned(client, url)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         reason = str(error) or type(error).__name__
         raise EngineUnreachable(
@@ -159,6 +188,14 @@ async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost
     except (ValueError, KeyError, TypeError):
         raise EngineUnreachable(f"what answers at {url} is not Ollama; check --ollama-url") from None
     return OllamaHost(Host(kind=kind, url=url, version=version), timeout_s=timeout_s)
+
+
+async def _unversioned(client: httpx.AsyncClient, url: str) -> str:
+    """A host that does not tell its version is still one if it lists its models."""
+    reply = await client.get(f"{url}/api/tags")
+    if not isinstance(reply.json()["models"], list):
+        raise TypeError
+    return "unknown"
 
 
 @contextmanager
@@ -186,7 +223,8 @@ def _wire() -> Iterator[None]:
 def _refusal(error: ollama.ResponseError) -> EngineFailure:
     status = error.status_code
     asked_wrong = 400 <= status < 500 and status not in {408, 429}
-    said = str(error.error).strip()[:500] or "an error without a word"
+    text = str(error.error).strip()
+    said = "a web page" if text.startswith("<") else text.partition("\n")[0][:300] or "nothing more"
     words = f"the host says: {said}" if status < 0 else f"the host answers {status}: {said}"
     return EngineFailure(words, retryable=not asked_wrong)
 
@@ -209,20 +247,30 @@ def _completion(
     parts: list[ollama.ChatResponse], *, request: ChatRequest, wall_ms: float, more: Mapping[str, Any]
 ) -> Completion:
     last = parts[-1]
-    load_ms = (last.load_duration or 0) / _NS_PER_MS
-    total_ms = (last.total_duration or 0) / _NS_PER_MS or wall_ms
-    seconds = (last.eval_duration or 0) / 1e9
+    load_ms = _sane_ms(last.load_duration)
+    total_ms = _sane_ms(last.total_duration) or wall_ms
     return Completion(
         text=storable("".join(part.message.content or "" for part in parts)),
         thinking=storable("".join(part.message.thinking or "" for part in parts)),
         cut="prompt" if more.get("prompt_truncated") is True else _cut(last, request),
-        prompt_tokens=last.prompt_eval_count,
+        prompt_tokens=_count(last.prompt_eval_count),
         cached_tokens=_count(more.get("prompt_cached_count")),
-        output_tokens=last.eval_count,
+        output_tokens=_count(last.eval_count),
         latency_ms=max(0.0, total_ms - load_ms),
         load_ms=load_ms,
-        tokens_per_s=last.eval_count / seconds if last.eval_count and seconds > 0 else None,
+        tokens_per_s=_rate(last),
     )
+
+
+def _sane_ms(nanoseconds: int | None) -> float:
+    """A host's duration in milliseconds; one that cannot be (below zero, above a day) is none."""
+    return nanoseconds / _NS_PER_MS if nanoseconds and 0 < nanoseconds < _DAY_NS else 0.0
+
+
+def _rate(last: ollama.ChatResponse) -> float | None:
+    milliseconds, tokens = _sane_ms(last.eval_duration), _count(last.eval_count)
+    rate = tokens * 1000 / milliseconds if tokens and milliseconds else None
+    return rate if rate is not None and rate < _FASTEST else None
 
 
 def _cut(last: ollama.ChatResponse, request: ChatRequest) -> Cut | None:
@@ -270,26 +318,46 @@ _TAIL_BYTES = 4096
 async def _tap(response: httpx.Response) -> None:
     import httpx
 
-    tail = _TAIL.get()
-    if tail is None or not isinstance(response.stream, httpx.AsyncByteStream):
-        return
-    response.stream = _tapped(response.stream, tail)
+    packed = response.headers.get("content-encoding", "identity") != "identity"
+    if not packed and isinstance(response.stream, httpx.AsyncByteStream):
+        response.stream = _tapped(response.stream, _TAIL.get())
 
 
-def _tapped(stream: httpx.AsyncByteStream, tail: bytearray) -> httpx.AsyncByteStream:
+def _tapped(stream: httpx.AsyncByteStream, tail: bytearray | None) -> httpx.AsyncByteStream:
+    """The stream, its end kept in `tail`, and with the line breaks escaped that JSON allows inside a text.
+
+    The client cuts lines where Unicode does, and would cut a reply that holds one of these in two.
+    """
     import httpx
 
     class Tapped(httpx.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
+            held = b""
             async for chunk in stream:
-                tail.extend(chunk)
-                del tail[:-_TAIL_BYTES]
-                yield chunk
+                whole = _escaped(held + chunk)
+                held = next((start for start in _STARTS if whole.endswith(start)), b"")
+                whole = whole[: len(whole) - len(held)]
+                if tail is not None:
+                    tail.extend(whole)
+                    del tail[:-_TAIL_BYTES]
+                yield whole
+            if held:
+                yield held
 
         async def aclose(self) -> None:
             await stream.aclose()
 
     return Tapped()
+
+
+_BREAKS = {b"\xc2\x85": b"\\u0085", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029"}
+_STARTS = (b"\xe2\x80", b"\xe2", b"\xc2")
+
+
+def _escaped(chunk: bytes) -> bytes:
+    for character, escape in _BREAKS.items():
+        chunk = chunk.replace(character, escape)
+    return chunk
 
 
 def _last_line(tail: bytearray) -> Mapping[str, Any]:
@@ -303,4 +371,4 @@ def _last_line(tail: bytearray) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+    return value if isinstance(value, int) and value >= 0 else None

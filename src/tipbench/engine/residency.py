@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tipbench.engine.memory import free_bytes, needed_bytes, readable
-from tipbench.engine.ollama import full_name
+from tipbench.engine.ollama import full_name, patiently
 from tipbench.errors import EngineFailure, HostBusy, ModelStuck
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WATCH_EVERY_S = 1.0
 _ASK_AGAIN_S = 5.0
+_LATE_LOOKS = 8
+_LATE_PAUSE_S = 0.25
 
 
 @dataclass(kw_only=True)
@@ -76,13 +78,17 @@ class Residency:
         self._check_memory = check_memory
         self._gone_within_s = gone_within_s
         self._emit = emit
+        self._digests = {full_name(model.name): model.digest for model in models}
+        self._ours = {lock.leftover.digest} if lock.leftover else set()
+        self._unsure = False
+        self._current: Model | None = None
+        self._changed = False
         self.tally = Tally(models={model.digest: ModelTally(model=model) for model in models})
 
     async def make_room(self, wanted: Model) -> None:
         """Leave nothing in memory but the wanted model itself, where a killed run of ours left it there."""
-        leftover = self._lock.leftover
         for entry in await self._resident():
-            ours = leftover is not None and entry.digest == leftover.digest
+            ours = entry.digest in self._ours
             if ours and entry.digest == wanted.digest:
                 continue
             if not ours and not self._evict:
@@ -108,22 +114,48 @@ class Residency:
     async def load(self, model: Model, *, num_ctx: int, keep_alive: str) -> None:
         """Load it, after writing down in the lock file that what is loaded is ours."""
         self._lock.note(model=model.name, digest=model.digest)
+        self._ours.add(model.digest)
+        self._current, self._unsure = model, True
         seconds = await self._host.load(model.name, num_ctx=num_ctx, keep_alive=keep_alive)
+        self._unsure = False
         resident = await self._resident()
+        self.check_unchanged(model)
         self.tally.models[model.digest].load_s += seconds
         size = sum(entry.size_bytes for entry in resident if entry.digest == model.digest)
         self._emit({"event": "model_loaded", "model": model.name, "load_s": round(seconds, 3), "bytes": size})
 
+    def check_unchanged(self, model: Model) -> None:
+        """Refuse to go on once other weights were seen under the model's name: they are another model."""
+        if self._changed:
+            raise EngineFailure(
+                f"{model.name} was replaced on the host after this run began; run the same command again",
+                retryable=False,
+            )
+
     async def release(self, model: Model) -> None:
         """Unload and see it gone. Where the host cannot be asked, the lock file goes on naming the model."""
         with suppress(EngineFailure):
-            await self.unload(model.name, model.digest)
-            self._lock.note(model=None, digest=None)
+            if self._unsure:
+                await self._stop_loading(model)
+            await self.unload(model.name, "" if self._changed else model.digest)
+            if not self._unsure:
+                self._lock.note(model=None, digest=None)
             self._emit({"event": "model_unloaded", "model": model.name})
+        self._current, self._changed = None, False
+
+    async def _stop_loading(self, model: Model) -> None:
+        """A load that failed or was broken off may still come true: say no to it, and look a while."""
+        await self._host.unload(model.name)
+        for _ in range(_LATE_LOOKS):
+            if any(entry.digest == model.digest for entry in await self._resident()):
+                self._unsure = False
+                return
+            await asyncio.sleep(_LATE_PAUSE_S)
 
     async def unload(self, name: str, digest: str) -> None:
         """Ask, then look until it is gone; a host that will not let go is an error."""
-        started = asked = time.monotonic()
+        started = time.monotonic()
+        asked = -_ASK_AGAIN_S
         pause = 0.02
         while any(_is(entry, name, digest) for entry in await self._resident()):
             now = time.monotonic()
@@ -132,11 +164,20 @@ class Residency:
                     f"{self._host.host.url} still holds {name} {self._gone_within_s:.0f} s after being told "
                     "to unload it; restart Ollama, then run the same command again"
                 )
-            if asked == started or now - asked > _ASK_AGAIN_S:
-                asked = now
-                await self._host.unload(name)
+            if now - asked > _ASK_AGAIN_S:
+                asked = now if await self._told_to_unload(name) else asked
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
+
+    async def _told_to_unload(self, name: str) -> bool:
+        """Whether the host took the request; one that is busy is asked again, one that is gone is not."""
+        try:
+            await self._host.unload(name)
+        except EngineFailure as failure:
+            if failure.unreachable:
+                raise
+            return False
+        return True
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -159,9 +200,19 @@ class Residency:
                 self._emit({"event": "resident", "models": names, "bytes": total})
 
     async def _resident(self) -> list[Resident]:
-        resident = await self._host.resident()
+        """What is in memory; of a model known by name, a digest that is missing or shortened is filled in."""
+        resident = []
+        for entry in await patiently(self._host.resident):
+            known = self._digests.get(full_name(entry.name), "")
+            resident.append(replace(entry, digest=known) if known.startswith(entry.digest) else entry)
         self.tally.observe(resident)
+        if self._current is not None:
+            self._changed = self._changed or any(_replaced(entry, self._current) for entry in resident)
         return resident
+
+
+def _replaced(entry: Resident, model: Model) -> bool:
+    return full_name(entry.name) == full_name(model.name) and entry.digest != model.digest
 
 
 def _is(entry: Resident, name: str, digest: str) -> bool:

@@ -95,11 +95,14 @@ class Runner:
                 await self._serve(item)
             except EngineFailure as failure:
                 if failure.unreachable:
-                    raise EngineUnreachable(
-                        f"{self._host.host.url} went away ({failure}); what was generated is kept: "
-                        "start it again and run the same command to go on"
-                    ) from None
+                    raise EngineUnreachable(self._farewell(failure)) from None
                 self._fail_rest(item, str(failure))
+
+    def _farewell(self, failure: EngineFailure) -> str:
+        kept = "what was generated is kept"
+        if self._host.host.kind == "embedded":
+            return f"the embedded engine ended unexpectedly; {kept}: run the same command to go on"
+        return f"{self._host.host.url} went away ({failure}); {kept}: start it, then run the same command"
 
     async def _serve(self, item: ModelWork) -> None:
         await self._residency.make_room(item.model)
@@ -151,15 +154,15 @@ class Runner:
                 raise
         else:
             self._finish(_attempt(call, started, completion=completion))
+        if self._strict:
+            await self._residency.unload(call.cell.model.name, call.cell.model.digest)
 
     async def _one_call(self, call: Call) -> Completion:
         if self._strict:
             await self._load(call.cell.model, call.cell.sampling.num_ctx)
+        self._residency.check_unchanged(call.cell.model)
         self.calls += 1
-        completion = await self._host.chat(call.request, keep_alive=self._keep_alive)
-        if self._strict:
-            await self._residency.unload(call.cell.model.name, call.cell.model.digest)
-        return completion
+        return await self._host.chat(call.request, keep_alive=self._keep_alive)
 
     async def _retrying(self, act: Callable[[], Awaitable[T]], *, what: str) -> T:
         """Try again after a pause that doubles, with jitter, as often as allowed and while it may help."""

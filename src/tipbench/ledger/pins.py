@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TAG = "tipbench.pin"
-_WAY_OUT = "give it a new version, or use a new experiment"
+_WAY_OUT = "give what changed a new version, or use a new experiment"
 
 
 def merge_pins(experiment: str, held: Pin, new: Pin) -> Pin:

@@ -80,8 +80,14 @@ def read_prompt(text: str, *, path: Path, reply: Reply, problems: Problems) -> P
         return None
     system, user = sections.get("system", Section(text="", line=1)), sections["user"]
     fields |= {"system": system.text, "user": user.text}
-    hashed = content_hash({**fields, "reply": asdict(reply)})
+    hashed = content_hash({**fields, "reply": _what_matters(reply, fields["output"])})
     return Prompt(**fields, title=title, hash=hashed, path=path, system_line=system.line, user_line=user.line)
+
+
+def _what_matters(reply: Reply, output: Output) -> dict[str, Any]:
+    """The bound on a candidate's length is sent with a schema and nowhere else."""
+    described = asdict(reply)
+    return described if output == "schema" else {**described, "max_chars": None}
 
 
 def _check_id(form: Form, path: Path) -> None:

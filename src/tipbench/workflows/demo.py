@@ -63,7 +63,9 @@ def demo(*, emit: Emit) -> Demo:
     table = leaderboard_table(board, _speeds(found))
     well_formed = max(found, key=lambda run: (run.metrics.get("format_ok", 0), len(run.candidates)))
     example = well_formed.run_id[:8]
-    return Demo(summary=summary, board=board, table=table, sentences=sentences(board), example=example)
+    return Demo(
+        summary=summary, board=board, table=table, sentences=sentences(board, advise=False), example=example
+    )
 
 
 def _rows(found: Sequence[Run], suite: Suite) -> list[tuple[str, str, str, float | None]]:

@@ -41,9 +41,8 @@ def examine(settings: Settings) -> list[Finding]:
     """Look at everything a collection needs. Never raises for what it finds: it says so."""
     engines = [*_ollama(settings), _embedded()]
     if not any(finding.state == "ok" for finding in engines if finding.name in {"ollama", "embedded engine"}):
-        engines.append(
-            Finding(name="engine", state="bad", detail="no engine can be used", fix="tipbench engine pull")
-        )
+        cures = " && ".join(finding.fix for finding in engines[-1:]) or "ollama serve"
+        engines.append(Finding(name="engine", state="bad", detail="no engine can be used", fix=cures))
     return [_python(), _home(), _memory(), *engines, _ledger(settings), *_local_mlflow(settings), *_spool()]
 
 
@@ -75,7 +74,8 @@ def _ollama(settings: Settings) -> Iterator[Finding]:
     try:
         version, models, resident = asyncio.run(_look_at(settings.ollama_url))
     except (TipbenchError, EngineFailure) as error:
-        yield Finding(name="ollama", state="warn", detail=str(error), fix="ollama serve")
+        fix = "ollama serve" if shutil.which("ollama") else "install Ollama from https://ollama.com/download"
+        yield Finding(name="ollama", state="warn", detail=str(error), fix=fix)
         return
     yield Finding(name="ollama", state="ok", detail=f"{settings.ollama_url}, version {version}")
     for model in models:
@@ -112,7 +112,8 @@ def _model(model: Model, settings: Settings) -> Finding:
 def _embedded() -> Finding:
     name = "embedded engine"
     if find_spec("xllamacpp") is None:
-        detail, fix = "llama.cpp is not installed", "pip install 'tipbench[embedded]'"
+        detail = "llama.cpp is not installed"
+        fix = "pip install 'tipbench[embedded]' && tipbench engine pull"
         return Finding(name=name, state="warn", detail=detail, fix=fix)
     if find_weights() is None:
         return Finding(name=name, state="warn", detail="its weights are missing", fix="tipbench engine pull")

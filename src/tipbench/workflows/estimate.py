@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from tipbench.ledger import merge_pins
 from tipbench.plan import plan_cells
 from tipbench.workflows.collect import make_grid, pin_of
 from tipbench.workflows.engines import check_parallel, find_models, open_engine
-from tipbench.workflows.recording import the_ledger
+from tipbench.workflows.recording import the_ledger, the_spool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,9 +64,11 @@ def estimate(settings: Settings, *, emit: Emit) -> Estimate:
     check_parallel(settings)
     grid = make_grid(settings)
     with open_engine(settings, emit=emit) as engine:
-        models = asyncio.run(_models(engine, settings, emit))
+        models = asyncio.run(_models(engine, replace(settings, pull=False), emit))
+    with the_spool() as spool:
+        waiting = spool.pending_keys(settings.mlflow_url, settings.experiment)
     runs = _runs(settings, grid, emit)
-    plan = plan_cells(grid, models=models, done={run.key for run in runs if run.status == "done"})
+    plan = plan_cells(grid, models=models, done=waiting | {run.key for run in runs if run.status == "done"})
     parts = tuple(_model_estimate(model, cells, runs, settings) for model, cells in plan.by_model())
     return Estimate(
         experiment=settings.experiment,

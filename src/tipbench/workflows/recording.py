@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tipbench.records import CellResult, Emit, Ledger, Pin
     from tipbench.settings import Settings
 
-_REPORT_EVERY_S = 0.5
+_LOOK_EVERY_S = 0.05
 
 
 def the_ledger(settings: Settings) -> Ledger:
@@ -93,6 +93,8 @@ class Recorder:
     def begin(self, pin: Pin) -> set[str]:
         """Pin the experiment and start the writer; the keys of cells that need not be generated again."""
         experiment = self._settings.experiment
+        # Before the ledger is read: what an older writer moves from here to there meanwhile is then in both.
+        waiting = self._spool.pending_keys(self.ledger_uri, experiment)
         try:
             ledger = the_ledger(self._settings)
             self._pin = ledger.pin(experiment, pin)
@@ -105,7 +107,7 @@ class Recorder:
             self._pin = merge_pins(experiment, known, pin) if known else pin
             done = self._spool.known_keys(self.ledger_uri, experiment)
         self._start_writer()
-        return done | self._spool.pending_keys(self.ledger_uri, experiment)
+        return done | waiting
 
     def put(self, result: CellResult) -> None:
         """Durable when this returns."""
@@ -115,16 +117,25 @@ class Recorder:
     def finish(self) -> None:
         """Wait for the writer to record what it can. Interrupted, it goes on without us."""
         self._let_go()
-        total = self.left()
+        total, told = self.left(), 0
         while self._writer is not None and self._writer.poll() is None:
             left = self.left()
-            if left:
+            if left and left != told:
+                told = left
                 self._emit({"event": "recording", "total": total, "left": left})
-            time.sleep(_REPORT_EVERY_S if left else 0.05)
+            time.sleep(_LOOK_EVERY_S)
+        if self.left():
+            self._record_the_rest()
+
+    def _record_the_rest(self) -> None:
+        """The writer gave up, or was killed: try once more here, where the reason can be told."""
+        for problem in sync(self._settings).problems:
+            self._emit({"event": "notice", "message": problem})
 
     def left(self) -> int:
         """How many cells are only on this disk yet."""
-        return len(self._spool.pending_keys(self.ledger_uri, self._settings.experiment))
+        waiting = self._spool.pending(self.ledger_uri)
+        return sum(entry.count for entry in waiting if entry.experiment == self._settings.experiment)
 
     def _start_writer(self) -> None:
         env = os.environ | {
