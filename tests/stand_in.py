@@ -30,10 +30,11 @@ class FakeModel:
     parameters: int | None = 500_000_000
     size: int = 1_000_000
     context_length: int = 8192
+    weights: str = ""
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.name.encode()).hexdigest()
+        return hashlib.sha256(f"{self.name}{self.weights}".encode()).hexdigest()
 
 
 Fault = Callable[[int, dict[str, Any]], "str | None"]
@@ -44,7 +45,8 @@ class StandIn:
     """What the host has, how it behaves, and what it saw.
 
     `fault(number, body)` is asked before each chat reply and may return `drop`, `500`, `404`, `torn`,
-    `stall`, `garbage`, `error-line`, `length` or `full-context`.
+    `stall`, `garbage`, `error-line`, `length`, `absurd` or `full-context`. `busy` says how many of the next
+    requests to a path are answered 503.
     """
 
     models: list[FakeModel]
@@ -53,6 +55,8 @@ class StandIn:
     fault: Fault = lambda _number, _body: None
     unloads: bool = True
     load_error: dict[str, str] = field(default_factory=dict)
+    busy: dict[str, int] = field(default_factory=dict)
+    gives_digests: bool = True
     resident: list[str] = field(default_factory=list)
     chats: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -123,7 +127,10 @@ class _Connection:
             "/api/chat": self.chat,
             "/api/pull": self.pull,
         }.get(path)
-        if handler is None:
+        if self.host.busy.get(path, 0) > 0:
+            self.host.busy[path] -= 1
+            await self.send(503, {"error": "server busy, please try again"})
+        elif handler is None:
             await self.send(404, {"error": f"no route {method} {path}"})
         else:
             await handler(body)
@@ -141,7 +148,7 @@ class _Connection:
         self.writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
-        data = raw or b"".join(json.dumps(part).encode() + b"\n" for part in parts)
+        data = raw or b"".join(json.dumps(part, ensure_ascii=False).encode() + b"\n" for part in parts)
         self.writer.write(b"%x\r\n%s\r\n" % (len(data), data))
         if torn:
             await self.writer.drain()
@@ -180,7 +187,13 @@ class _Connection:
     async def ps(self, _body: dict[str, Any]) -> None:
         found = [m for m in map(self.host.model, self.host.resident) if m is not None]
         models = [
-            {"name": m.name, "model": m.name, "digest": m.digest, "size": m.size, "size_vram": 0}
+            {
+                "name": m.name,
+                "model": m.name,
+                "size": m.size,
+                "size_vram": 0,
+                **({"digest": m.digest} if self.host.gives_digests else {}),
+            }
             for m in found
         ]
         await self.send(200, {"models": models})
@@ -249,6 +262,13 @@ class _Connection:
             "eval_count": 60,
             "eval_duration": 10_000_000,
         }
+        if fault == "absurd":
+            last |= {
+                "total_duration": -5,
+                "load_duration": -(10**9),
+                "eval_duration": 1,
+                "eval_count": 10**15,
+            }
         if fault == "torn":
             await self.lines([message], torn=True)
         elif fault == "error-line":

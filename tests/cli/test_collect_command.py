@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from command import start, tipbench
@@ -129,6 +130,35 @@ def test_events_are_streamed_as_json_lines(tmp_path: Path) -> None:
         *("plan", "model_start", "model_loaded", "cell", "cell", "model_unloaded", "summary"),
     ]
     assert all(event["at"].startswith("20") for event in heard)
+
+
+def test_a_writer_that_is_killed_loses_nothing() -> None:
+    """What the killed writer left is recorded by the collector itself before it ends."""
+    with running(StandIn([FakeModel("a:1b")], latency_s=0.2)) as host:
+        child = start(*arguments(host, "--n-scenarios", "4"))
+        wait_until(lambda: len(host.chats) >= 2)
+        (writer,) = [p for p in psutil.Process(child.pid).children() if "sync" in p.cmdline()]
+        writer.kill()
+        out, err = child.communicate(timeout=100)
+    assert child.returncode == 0, err
+    assert json.loads(out)["unrecorded"] == 0
+    assert len(runs("bench")) == 8
+
+
+@pytest.mark.parametrize("events", ["/dev/full", ""])
+def test_output_that_cannot_be_written_does_not_stop_the_work(events: str) -> None:
+    """A full disk under `--events`, or a reader that went away, costs the output and no cell."""
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        child = start(*arguments(host, "--n-scenarios", "1", *(("--events", events) if events else ())))
+        assert child.stdout
+        assert child.stderr
+        if not events:
+            child.stdout.close()
+            child.stderr.close()
+        assert child.wait(timeout=100) == 0
+        child.stdout.close()
+        child.stderr.close()
+    assert len(runs("bench")) == 2
 
 
 def test_failed_cells_make_exit_code_1() -> None:

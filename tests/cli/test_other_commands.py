@@ -126,6 +126,22 @@ def test_bad_names_are_one_sentence(arguments: tuple[str, ...], words: str) -> N
 
 
 @pytest.mark.usefixtures("home")
+def test_texts_from_outside_are_shown_as_they_are() -> None:
+    """What looks like markup is not taken for it, and what would steer a terminal is made visible."""
+    reply = '["[/INST] [red]tip[/red] \x1b[2J"]'
+    with running(StandIn([FakeModel("a:1b")], reply=reply)) as host:
+        where = ("--ollama-url", host.url, "--engine", "ollama")
+        tried = tipbench("try", "--model", "a:1b", "--prompt", "v1", *where)
+        ran = tipbench("collect", "--models", "a:1b", "--prompts", "v1", "--n-scenarios", "1", *where)
+    assert ran.code == 0, ran.err
+    listed = tipbench("experiments", "tip-bench-auto").out
+    shown = tipbench("show", listed.splitlines()[1].split("\t")[0]).out
+    for out in (tried.out, shown):
+        assert "[/INST] [red]tip[/red] \\x1b[2J" in out
+        assert "\x1b" not in out
+
+
+@pytest.mark.usefixtures("home")
 def test_output_pipes_without_colour() -> None:
     """What is not a terminal gets plain text."""
     for arguments in (("experiments",), ("doctor",), ("suite", "list"), ("--help",)):

@@ -101,6 +101,37 @@ async def test_cut_texts_are_marked(fault: str, cut: str | None) -> None:
     assert done.cut == cut
 
 
+async def test_impossible_numbers_are_not_believed() -> None:
+    """A negative duration counts for nothing, and a rate that cannot be is not known."""
+    with running(StandIn([FakeModel("a:1b")], fault=lambda _n, _b: "absurd")) as stand_in:
+        host = await open_host(stand_in)
+        done = await host.chat(a_request(), keep_alive="5m")
+        await host.close()
+    assert done.load_ms == 0
+    assert 0 < done.latency_ms < 10_000
+    assert done.tokens_per_s is None
+
+
+@pytest.mark.parametrize("character", ["\x85", "\u2028", "\u2029"])
+async def test_line_breaks_of_unicode_stay_inside_a_reply(character: str) -> None:
+    """What JSON allows raw inside a text does not cut the reply in two."""
+    reply = f'["one{character}two"]'
+    with running(StandIn([FakeModel("a:1b")], reply=reply)) as stand_in:
+        host = await open_host(stand_in)
+        assert (await host.chat(a_request(), keep_alive="5m")).text == reply
+        await host.close()
+
+
+async def test_something_else_on_the_port_is_not_ollama() -> None:
+    """A web server that answers everything with an error is not taken for a host."""
+    with running(StandIn([], busy={"/api/version": 1, "/api/tags": 1})) as stand_in:
+        with pytest.raises(EngineUnreachable, match="is not Ollama"):
+            await connect(stand_in.url, kind="ollama", timeout_s=1)
+        host = await open_host(stand_in)
+        assert host.host.version == "0.0.0-stand-in"
+        await host.close()
+
+
 async def test_a_context_shorter_than_asked_for_counts() -> None:
     """A prompt that fills the model's own context was cut, whatever larger context was asked for."""
     with running(StandIn([FakeModel("a:1b")])) as stand_in:

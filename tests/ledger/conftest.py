@@ -21,9 +21,10 @@ PASSWORD = "correct horse@battery/staple"  # noqa: S105 - of a server that lives
 
 @dataclass(frozen=True)
 class Place:
-    """How to open a ledger of one kind, again and again."""
+    """How to open a ledger of one kind, again and again, and the same one from another home."""
 
     open: Callable[[], MlflowLedger | MemoryLedger]
+    elsewhere: Callable[[], MlflowLedger | MemoryLedger]
 
 
 @pytest.fixture
@@ -108,16 +109,28 @@ _OPENERS: dict[str, _Opener] = {
 }
 
 
+def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    opener = _OPENERS[request.param](request, tmp_path)
+
+    def elsewhere() -> MlflowLedger | MemoryLedger:
+        ledger = opener()
+        return (
+            ledger if isinstance(ledger, MemoryLedger) else open_ledger(ledger.uri, home=tmp_path / "other")
+        )
+
+    return Place(open=opener, elsewhere=elsewhere)
+
+
 @pytest.fixture(params=["memory", "embedded", "server", "server without artifacts"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """The kinds of ledger that differ in what they keep where."""
-    return Place(open=_OPENERS[request.param](request, tmp_path))
+    return _place(request, tmp_path)
 
 
 @pytest.fixture(params=["server behind prefix", "server with accounts"])
 def guarded_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Servers that differ in how they are reached; one that checks a password takes its time for it."""
-    return Place(open=_OPENERS[request.param](request, tmp_path))
+    return _place(request, tmp_path)
 
 
 @pytest.fixture

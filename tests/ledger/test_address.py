@@ -48,6 +48,20 @@ def test_a_home_that_no_database_address_can_name_is_refused() -> None:
         open_ledger("", home=Path("/what?/home"))
 
 
+@pytest.mark.parametrize("written", ["", "http://h:5000", "sqlite:////a/b%2Fc.db"])
+@pytest.mark.parametrize("home", ["/h%20pct", "/h%c3%BC/x"])
+def test_a_percent_escape_in_a_path_is_refused_at_once(written: str, home: str) -> None:
+    """It would be read as another character, and another file be opened; the sentence names the escape."""
+    with pytest.raises(BadInput, match=r"because %(20|c3) would be read.*; set TIPBENCH_HOME"):
+        open_ledger(written, home=Path(home))
+
+
+def test_a_percent_escape_in_a_file_of_ones_own_is_refused() -> None:
+    """`sqlite:///` is followed by a path as it is, not by an encoded one."""
+    with pytest.raises(BadInput, match="because %2F would be read.*; name another file"):
+        open_ledger("sqlite:////a/b%2Fc.db", home=HOME)
+
+
 @pytest.mark.parametrize(
     ("written", "says"),
     [

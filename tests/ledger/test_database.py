@@ -30,7 +30,7 @@ ledger = open_ledger("", home=Path(sys.argv[2]))
 n = int(sys.argv[3])
 print("begin", flush=True)
 ledger.pin("e", sample_pin(prompts=[f"v{n}"]))
-ledger.record("e", [sample_result(n), sample_result(1000)])
+ledger.record("e", [sample_result(n), sample_result(1000 + n)])
 """
 
 
@@ -53,7 +53,7 @@ def test_two_processes_may_open_a_fresh_home_at_once(tests: Path, tmp_path: Path
         child.communicate()
     assert [child.returncode for child in children] == [0, 0]
     ledger = open_ledger("", home=home)
-    assert {run.scenario_id for run in ledger.runs("e")} == {"s1", "s2", "s1000"}
+    assert {run.scenario_id for run in ledger.runs("e")} == {"s1", "s2", "s1001", "s1002"}
 
 
 def test_a_kill_while_the_store_is_made_leaves_no_half_store(tests: Path, tmp_path: Path) -> None:
@@ -73,6 +73,17 @@ def test_a_kill_while_the_store_is_made_leaves_no_half_store(tests: Path, tmp_pa
     ledger.record("e", [sample_result(2)])
     assert "s2" in {run.scenario_id for run in ledger.runs("e")}
     assert not list(home.glob(".mlflow.db.new*"))
+
+
+@pytest.mark.parametrize("name", ["100%", "a%zz#b c", "é 日本 @:&=+;'"])
+def test_a_home_may_have_an_odd_name(tmp_path: Path, name: str) -> None:
+    """The store is in the folder of just that name, and nothing is made beside it."""
+    ledger = open_ledger("", home=tmp_path / name)
+    ledger.pin("e", sample_pin())
+    ledger.record("e", [sample_result(text="said")])
+    (run,) = ledger.runs("e")
+    assert ledger.run(run.run_id)[1].raw == "said"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def refused(home: Path) -> str:

@@ -164,10 +164,13 @@ def test_of_two_runs_with_one_key_one_counts(mlflow_ledger: MlflowLedger, experi
     assert [run.run_id for run in mlflow_ledger.runs(experiment)] == [other.run_id]
 
 
-def test_somebody_elses_experiment_is_adopted(mlflow_ledger: MlflowLedger, experiment: str) -> None:
+def test_somebody_elses_experiment_is_adopted(
+    mlflow_ledger: MlflowLedger, experiment: str, tmp_path: Path
+) -> None:
     """An experiment that was made in MLflow beforehand is used, its own runs and tags left alone."""
     client = raw_client(mlflow_ledger)
-    experiment_id = client.create_experiment(experiment, tags={"team": "blue"})
+    place = None if mlflow_ledger.uri.startswith("http") else tmp_path.as_uri()
+    experiment_id = client.create_experiment(experiment, artifact_location=place, tags={"team": "blue"})
     foreign = client.create_run(experiment_id)
     assert mlflow_ledger.pinned(experiment) is None
     mlflow_ledger.pin(experiment, sample_pin(rubric=LONG))

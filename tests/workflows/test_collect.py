@@ -150,6 +150,50 @@ def test_a_host_that_will_not_let_go_is_an_error() -> None:
     assert len(keys()) == 8
 
 
+@pytest.mark.parametrize("path", ["/api/ps", "/api/tags", "/api/show", "/api/generate"])
+def test_a_host_that_is_busy_for_a_moment_costs_nothing(path: str) -> None:
+    """A 503 on any of the routes around a call is asked again: no cell fails, every model is served."""
+    with running(a_host("a:1b", "b:1b", busy={path: 1})) as host:
+        summary = run(host, prompts="v1", n_scenarios=2, retries=1, unload_timeout=20)
+    assert (summary.cells.done, summary.cells.failed, summary.calls) == (4, 0, 4)
+    assert (host.most_resident, host.resident) == (1, [])
+
+
+def test_an_unload_that_fails_once_is_asked_again() -> None:
+    """The model is seen gone all the same, and the next one is loaded."""
+
+    def fault(number: int, _body: dict[str, Any]) -> None:
+        if number == 1:
+            host.busy["/api/generate"] = 1
+
+    with running(a_host("a:1b", "b:1b", fault=fault)) as host:
+        summary = run(host, prompts="v1", n_scenarios=1, unload_timeout=20)
+    assert (summary.cells.done, summary.max_resident, host.resident) == (2, 1, [])
+
+
+def test_weights_replaced_in_the_middle_are_noticed() -> None:
+    """Cells made with other weights than planned are not recorded under the planned identity."""
+
+    def fault(number: int, _body: dict[str, Any]) -> None:
+        if number == 2:
+            host.models[0].weights = "another pull"
+
+    with running(a_host("a:1b", latency_s=0.6, fault=fault)) as host:
+        summary = run(host, prompts="v1", n_scenarios=6)
+        assert summary.cells.failed >= 1
+        assert summary.cells.done + summary.cells.failed == 6
+        assert host.resident == []
+    assert any("was replaced on the host" in (e.error or "") for e in runs("bench"))
+
+
+def test_a_host_without_digests_in_its_list_is_counted_by_name() -> None:
+    """Loads and memory are told truthfully where `/api/ps` gives names alone."""
+    with running(a_host("a:1b", "b:1b", gives_digests=False)) as host:
+        summary = run(host, prompts="v1", n_scenarios=1)
+    assert (summary.model_loads, summary.max_resident, host.resident) == (2, 1, [])
+    assert all(model.peak_bytes for model in summary.models)
+
+
 def test_a_strangers_model_is_named_and_refused_or_evicted() -> None:
     """Somebody else's resident model keeps a collection out, unless it may be unloaded."""
     with running(a_host("a:1b", "b:1b", resident=["b:1b"])) as host:
@@ -206,6 +250,17 @@ def test_strict_keep_alive_unloads_after_every_reply() -> None:
     assert all(chat["keep_alive"] == 0 for chat in host.chats)
 
 
+def test_a_reply_is_kept_though_the_unload_after_it_stumbles() -> None:
+    """With `--keep-alive 0` a busy moment after a reply does not make the call again."""
+
+    def fault(_number: int, _body: dict[str, Any]) -> None:
+        host.busy["/api/ps"] = 1
+
+    with running(a_host("a:1b", fault=fault)) as host:
+        summary = run(host, prompts="v1", n_scenarios=2, keep_alive="0", retries=2)
+    assert (summary.cells.done, summary.calls) == (2, 2)
+
+
 def test_keep_alive_zero_and_parallel_exclude_each_other() -> None:
     """Asking for both is refused with the reason."""
     with running(a_host("a:1b")) as host, pytest.raises(BadSetting, match="must be 1"):
@@ -254,7 +309,9 @@ def test_a_changed_text_under_the_same_id_is_refused(tmp_path: Path) -> None:
 def test_a_dry_run_generates_nothing() -> None:
     """The plan has cells, calls, minutes and memory, and the host is asked for no text."""
     with running(a_host()) as host:
-        plan = estimate(settings_for(host), emit=lambda _event: None)
+        plan = estimate(settings_for(host, pull=True), emit=lambda _event: None)
+        with pytest.raises(ModelRefused, match="ollama pull new:1b"):
+            estimate(settings_for(host, models="new:1b", pull=True), emit=lambda _event: None)
         assert (plan.cells, plan.calls, plan.skipped, len(plan.models)) == (24, 24, 0, 3)
         assert plan.minutes > 0
         assert plan.peak_bytes > 0

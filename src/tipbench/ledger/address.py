@@ -33,8 +33,7 @@ def parse_address(uri: str, *, home: Path) -> Address:
     """The address behind what a person wrote; nothing is opened. Empty is the embedded store."""
     text = uri.strip()
     scheme = text.partition("://")[0].lower() if "://" in text else ""
-    if "?" in str(home):
-        raise BadInput(f"{home} cannot hold a database, because of the question mark; set TIPBENCH_HOME")
+    _see_that_it_can_be_named(_embedded_path(home), "set TIPBENCH_HOME to another folder")
     if not text or text == _embedded_uri(home):
         return Address(
             kind="embedded", uri=_embedded_uri(home), public=_embedded_uri(home), path=_embedded_path(home)
@@ -51,6 +50,18 @@ def parse_address(uri: str, *, home: Path) -> Address:
 def public_uri(uri: str, *, home: Path) -> str:
     """The address without user and password: what messages show and files hold. Given twice, it stays."""
     return parse_address(uri, home=home).public
+
+
+def _see_that_it_can_be_named(path: Path, advice: str) -> None:
+    """MLflow hands a path on inside an address, where some of it would be read as something else."""
+    if "?" in str(path):
+        raise BadInput(f"{path} cannot be MLflow's database, because of the question mark; {advice}")
+    escape = re.search(r"%[0-9A-Fa-f]{2}", str(path))
+    if escape:
+        raise BadInput(
+            f"{path} cannot be MLflow's database, because {escape[0]} would be read as another character; "
+            f"{advice}"
+        )
 
 
 def _embedded_path(home: Path) -> Path:
@@ -85,6 +96,7 @@ def _sqlite(text: str) -> Address:
     if not name or name == ":memory:" or name.startswith("file:") or "?" in name:
         raise BadInput(f"{text!r} names no file of its own; write sqlite:////folder/mlflow.db")
     path = Path(name).expanduser().absolute()
+    _see_that_it_can_be_named(path, "name another file")
     uri = f"sqlite:///{path}"
     return Address(kind="sqlite", uri=uri, public=uri, path=path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import threading
 import uuid
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ class MemoryLedger:
     uri = "memory:"
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._pins: dict[str, Pin] = {}
         self._runs: dict[str, dict[str, tuple[Run, RunTexts]]] = {}
 
@@ -39,8 +40,9 @@ class MemoryLedger:
     def record(self, experiment: str, results: Sequence[CellResult]) -> None:
         if experiment not in self._runs:
             raise NotFound(f"there is no experiment {experiment!r} at {self.uri}; it is made by being pinned")
-        for result in shape.settled(results):
-            self._record(experiment, result)
+        with self._lock:
+            for result in shape.settled(results):
+                self._record(experiment, result)
 
     def _record(self, experiment: str, result: CellResult) -> None:
         held = self._runs[experiment].get(result.cell.key)
@@ -67,17 +69,13 @@ class MemoryLedger:
         return shape.one_per_key(run for run, _ in self._runs.get(experiment, {}).values())
 
     def run(self, run_id: str) -> tuple[Run, RunTexts]:
-        text = run_id.strip().lower()
-        if not re.fullmatch(r"[0-9a-z]{6,64}", text):
-            raise NotFound(f"{text!r} is not a run's id; give at least its first 6 characters")
+        text = shape.run_id_start(run_id)
         every = [entry for entries in self._runs.values() for entry in entries.values()]
         found = [entry for entry in every if entry[0].run_id.startswith(text)]
         found = found or [entry for entry in every if entry[0].key.startswith(text)]
-        if len(found) > 1:
-            some = ", ".join(f"{run.run_id} in {run.experiment!r}" for run, _ in found[:3])
-            raise NotFound(f"{len(found)} runs begin with {text!r} ({some}, …); give more of the id")
-        if not found:
-            raise NotFound(f"there is no run {text!r} at {self.uri}")
+        if len(found) != 1:
+            names = [f"{run.run_id} in {run.experiment!r}" for run, _ in found]
+            raise shape.not_one_run(run_id, names, uri=self.uri)
         return found[0]
 
     def experiments(self) -> list[ExperimentSummary]:

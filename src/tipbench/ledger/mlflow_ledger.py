@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, LedgerUnreachable, NotFound
@@ -11,6 +13,7 @@ from tipbench.ledger import pins, shape
 from tipbench.ledger.address import parse_address
 from tipbench.ledger.cache import Cache, Counts
 from tipbench.ledger.chunks import Damaged
+from tipbench.ledger.claims import CellsBusy, Claims, writer_of
 from tipbench.ledger.mlflow_store import Store
 from tipbench.records import ExperimentSummary, RunTexts
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tipbench.ledger.claims import Held
     from tipbench.ledger.mlflow_store import ExperimentRow
     from tipbench.ledger.shape import Row
     from tipbench.records import CellResult, Pin, Run
@@ -30,15 +34,25 @@ def open_ledger(uri: str, *, home: Path, host_header: str = "") -> MlflowLedger:
     """The ledger at an address; empty is the embedded store in `home`. Nothing is opened until it is used."""
     place = home.expanduser().absolute()
     store = Store(parse_address(uri, home=place), home=place, host_header=host_header)
-    return MlflowLedger(store, cache=Cache(place / "cache.db"))
+    return MlflowLedger(store, home=place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """A result, the run that was written for it, and the tags that must be found there."""
+
+    result: CellResult
+    held: Held
+    tags: Mapping[str, str]
 
 
 class MlflowLedger:
-    """A run that is not ended was left half-written: it does not count, and the next try completes it."""
+    """A run that is not ended and that nobody writes was left half-written: the next try completes it."""
 
-    def __init__(self, store: Store, *, cache: Cache) -> None:
+    def __init__(self, store: Store, *, home: Path) -> None:
         self._store = store
-        self._cache = cache
+        self._home = home
+        self._cache = Cache(home / "cache.db")
         self._registered: set[tuple[str, str]] = set()
 
     @property
@@ -75,69 +89,79 @@ class MlflowLedger:
         return pins.pin_from_tags(experiment, found.tags) if found else None
 
     def record(self, experiment: str, results: Sequence[CellResult]) -> None:
-        """Each result once. A run ends only after what was written to it has been read back and compared."""
+        """Each result once. A run ends only after what was written to it has been read back and compared.
+
+        Cells that another home is writing are left to it for now: CellsBusy, once the others are recorded.
+        """
         found = self._existing(experiment)
-        written: dict[str, tuple[CellResult, Mapping[str, str]]] = {}
+        busy: list[str] = []
+        written: list[_Written] = []
         for result in shape.settled(results):
-            row = self._row_for(found.experiment_id, result)
-            if row is not None:
-                written[row.run_id] = (result, self._write(row, result))
-        self._check(found, {run_id: tags for run_id, (_, tags) in written.items()})
-        for run_id, (result, _) in written.items():
-            self._store.end(run_id, failed=result.error is not None, ended_ms=result.ended_ms)
+            try:
+                held = self._claims.run_for(found.experiment_id, result)
+            except CellsBusy as error:
+                busy.extend(error.keys)
+                continue
+            if held is not None:
+                written.append(self._write(held, result))
+        kept = self._check(found, written)
+        for each in kept:
+            self._end(each)
         self._touch(found)
+        busy.extend(each.result.cell.key for each in written if each not in kept)
+        if busy:
+            raise CellsBusy(busy)
 
-    def _row_for(self, experiment_id: str, result: CellResult) -> Row | None:
-        """The run to write a result to: the one its key has, else a new one; None where it is done."""
-        key = result.cell.key
-        rows = self._store.cells_with_key(experiment_id, key)
-        if any(row.status == "FINISHED" for row in rows):
-            return None
-        if rows:
-            return self._taken_over(next((row for row in rows if not row.is_complete), rows[0]), result)
-        return self._store.create_run(
-            experiment_id,
-            key=key,
-            name=shape.run_name(result),
-            started_ms=result.started_ms,
-            tags=shape.tags_of(result),
-        )
+    @cached_property
+    def _claims(self) -> Claims:
+        return Claims(self._store, writer_of(self._home))
 
-    def _taken_over(self, row: Row, result: CellResult) -> Row:
-        """The same run, open again and rid of what the earlier try said of itself."""
-        if row.is_complete:
-            self._store.reopen(row.run_id)
-        tags = shape.tags_of(result)
-        for name in row.tags:
-            if name.startswith(("tipbench.", "artifact:")) and name not in tags:
-                self._store.untag(row.run_id, name)
-        self._store.write_tags(row.run_id, tags)
-        return row
-
-    def _write(self, row: Row, result: CellResult) -> Mapping[str, str]:
-        """Write all there is to a run; the tags that must be found there."""
+    def _write(self, held: Held, result: CellResult) -> _Written:
+        row = held.row
+        tags = shape.tags_of(result) | held.claim.tag
+        if not held.fresh:
+            self._clean(row, tags)
         params = shape.params_of(result)
         # A param cannot change: of a model known by two names, the first one stays.
         new = {name: value for name, value in params.items() if name not in row.params}
         self._store.write_params(row.run_id, new, shape.metrics_of(result), at_ms=result.ended_ms)
-        tags = shape.tags_of(result)
         texts = shape.texts_of(result)
         if not self._store.put_texts(row, texts):
             more = shape.text_tags(texts)
             self._store.write_tags(row.run_id, more)
             tags |= more
-        return tags
+        return _Written(result=result, held=held, tags=tags)
 
-    def _check(self, found: ExperimentRow, written: Mapping[str, Mapping[str, str]]) -> None:
-        rows = {row.run_id: row for row in self._store.rows(found.experiment_id, list(written))}
-        for run_id, tags in written.items():
-            there = rows[run_id].tags if run_id in rows else {}
-            lost = [name for name, value in tags.items() if there.get(name) != value]
+    def _clean(self, row: Row, tags: Mapping[str, str]) -> None:
+        """Open the run again, and rid it of what the earlier try said of itself."""
+        if row.is_complete:
+            self._store.reopen(row.run_id)
+        for name in row.tags:
+            if name.startswith(("tipbench.", "artifact:")) and name not in tags:
+                self._store.untag(row.run_id, name)
+        self._store.write_tags(row.run_id, tags)
+
+    def _check(self, found: ExperimentRow, written: Sequence[_Written]) -> list[_Written]:
+        """Those that are there as written; one that was taken for a dead writer's is not ours any more."""
+        ids = [each.held.row.run_id for each in written]
+        rows = {row.run_id: row for row in self._store.rows(found.experiment_id, ids)}
+        kept = [each for each in written if each.held.claim.name in _tags(rows, each)]
+        for each in kept:
+            there = _tags(rows, each)
+            lost = [name for name, value in each.tags.items() if there.get(name) != value]
             if lost:
                 raise LedgerUnreachable(
-                    f"{self.uri} did not keep the tag {lost[0]!r} of run {run_id} as it was written; "
-                    "see whether the server cuts long values, then try again"
+                    f"{self.uri} did not keep the tag {lost[0]!r} of run {each.held.row.run_id} as it was "
+                    "written; see whether the server cuts long values, then try again"
                 )
+        return kept
+
+    def _end(self, each: _Written) -> None:
+        """A failed run may be taken over by anybody at once, so its claim goes."""
+        run_id, failed = each.held.row.run_id, each.result.error is not None
+        self._store.end(run_id, failed=failed, ended_ms=each.result.ended_ms)
+        if failed:
+            self._store.untag(run_id, each.held.claim.name)
 
     def _touch(self, found: ExperimentRow) -> None:
         for name, value in _new_revision().items():
@@ -178,25 +202,20 @@ class MlflowLedger:
 
     def run(self, run_id: str) -> tuple[Run, RunTexts]:
         """A run by its id, by the beginning of it (6 characters or more), or by its cell's key."""
-        row, experiment = self._one(run_id.strip().lower())
+        row, experiment = self._one(run_id)
         texts = {name: self._text(row, name) for name in (shape.PROMPT, shape.RAW, shape.CANDIDATES)}
         run = shape.run_of(row, experiment=experiment, candidates=texts[shape.CANDIDATES])
         return run, RunTexts(
             prompt=texts[shape.PROMPT], raw=texts[shape.RAW], candidates=texts[shape.CANDIDATES]
         )
 
-    def _one(self, text: str) -> tuple[Row, str]:
-        if not re.fullmatch(r"[0-9a-z]{6,64}", text):
-            raise NotFound(f"{text!r} is not a run's id; give at least its first 6 characters")
+    def _one(self, typed: str) -> tuple[Row, str]:
+        text = shape.run_id_start(typed)
         names = {found.experiment_id: found.name for found in self._store.experiments(tag=pins.TAG)}
         rows = [row for row in self._store.cells_like(list(names), text) if row.is_complete]
-        if len(rows) > 1:
-            some = ", ".join(f"{row.run_id} in {names[row.experiment_id]!r}" for row in rows[:3])
-            raise NotFound(f"{len(rows)} runs begin with {text!r} ({some}, …); give more of the id")
-        if not rows:
-            raise NotFound(
-                f"there is no run {text!r} at {self.uri}; `tipbench experiments` lists what is there"
-            )
+        if len(rows) != 1:
+            found = [f"{row.run_id} in {names[row.experiment_id]!r}" for row in rows]
+            raise shape.not_one_run(typed, found, uri=self.uri)
         return rows[0], names[rows[0].experiment_id]
 
     def experiments(self) -> list[ExperimentSummary]:
@@ -254,6 +273,11 @@ class MlflowLedger:
         if found is None:
             raise NotFound(f"there is no experiment {name!r} at {self.uri}; it is made by being pinned")
         return found
+
+
+def _tags(rows: Mapping[str, Row], each: _Written) -> Mapping[str, str]:
+    row = rows.get(each.held.row.run_id)
+    return row.tags if row else {}
 
 
 def _new_revision() -> dict[str, str]:

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -110,12 +110,16 @@ class Store:
         return self._search([experiment_id], f"attributes.run_id IN ({names})") if run_ids else []
 
     def create_run(
-        self, experiment_id: str, *, key: str, name: str, started_ms: int, tags: Mapping[str, str]
+        self, experiment_id: str, *, key: str, mark: str, name: str, started_ms: int, tags: Mapping[str, str]
     ) -> Row:
-        """Begin a cell's run, its key with it. Where an answer got lost, the run that was made is found."""
+        """Begin a cell's run, its key with it. Where an answer got lost, the run that was made is found.
+
+        `mark` names the tag that this run has and no other.
+        """
 
         def made() -> Row | None:
-            return next(iter(self.cells_with_key(experiment_id, key)), None)
+            rows = self.cells_with_key(experiment_id, key)
+            return next((row for row in rows if mark in row.tags), None)
 
         first, *rest = batches(tags)
         row = self._call(
@@ -145,7 +149,11 @@ class Store:
         self._call(lambda client: client.log_batch(run_id, tags=every))
 
     def untag(self, run_id: str, name: str) -> None:
-        self._call(lambda client: client.delete_tag(run_id, name))
+        with suppress(NotFound):  # a second try, when the answer to the first got lost
+            self._call(lambda client: client.delete_tag(run_id, name))
+
+    def delete_run(self, run_id: str) -> None:
+        self._call(lambda client: client.delete_run(run_id))
 
     def reopen(self, run_id: str) -> None:
         self._call(lambda client: client.update_run(run_id, status="RUNNING"))

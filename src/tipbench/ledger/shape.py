@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tipbench.errors import BadInput
+from tipbench.errors import BadInput, NotFound
 from tipbench.ledger import chunks
 from tipbench.ledger.codec import candidates_from_json, candidates_to_json
 from tipbench.records import Run
@@ -26,6 +27,7 @@ PROMPT = "prompt.txt"
 RAW = "raw.txt"
 THINKING = "thinking.txt"
 
+_LISTED = "`tipbench experiments NAME` lists the runs of an experiment"
 _LONGEST_ERROR = 2000
 _LONGEST_NAME = 250
 
@@ -46,6 +48,22 @@ class Row:
     def is_complete(self) -> bool:
         """A run that is RUNNING (or KILLED) was left half-written."""
         return self.status in {"FINISHED", "FAILED"}
+
+
+def run_id_start(typed: str) -> str:
+    """What a person typed as a run's id, a part of it or a cell's key, as it is looked for."""
+    text = typed.strip().lower()
+    if not re.fullmatch(r"[0-9a-z]{6,64}", text):
+        raise NotFound(f"{typed!r} is not a run's id; give at least its first 6 characters ({_LISTED})")
+    return text
+
+
+def not_one_run(typed: str, found: Sequence[str], *, uri: str) -> NotFound:
+    """The refusal of what names no run, or more than one."""
+    if not found:
+        return NotFound(f"there is no run {typed!r} at {uri}; {_LISTED}")
+    some = ", ".join(found[:3])
+    return NotFound(f"{len(found)} runs begin with {typed!r} ({some}, …); give more of the id")
 
 
 def artifact_tag(name: str) -> str:

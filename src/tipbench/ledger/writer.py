@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import select
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from tipbench.errors import BadInput, LedgerUnreachable, SpoolUnusable
+from tipbench.ledger.claims import CellsBusy, busy_sentence
 from tipbench.ledger.locks import file_lock
 
 if TYPE_CHECKING:
@@ -22,15 +23,20 @@ if TYPE_CHECKING:
 _BATCH = 25
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
+_LAST_TRIES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrainReport:
-    """How many results were recorded, how many still wait, and why: one sentence each."""
+    """How many results were recorded, how many still wait, and why: one sentence each.
+
+    `busy` counts those that wait only for another home, which records the same cells.
+    """
 
     recorded: int
     left: int
     problems: tuple[str, ...]
+    busy: int = 0
 
 
 def drain(spool: Spool, ledger_for: LedgerFor, *, lock: Path, patience_s: float = 0) -> DrainReport:
@@ -64,7 +70,14 @@ def follow(spool: Spool, ledger_for: LedgerFor, *, lock: Path, life_line: Binary
         stuck = report.problems and not report.recorded
         pause = min(pause * 2, _LONGEST_PAUSE_S) if stuck else _FIRST_PAUSE_S
     last = drain(spool, ledger_for, lock=lock, patience_s=_LONGEST_PAUSE_S)
-    return DrainReport(recorded=recorded + last.recorded, left=last.left, problems=last.problems)
+    recorded += last.recorded
+    for _ in range(_LAST_TRIES):
+        if not last.busy:
+            break
+        time.sleep(_FIRST_PAUSE_S)
+        last = drain(spool, ledger_for, lock=lock, patience_s=_LONGEST_PAUSE_S)
+        recorded += last.recorded
+    return replace(last, recorded=recorded)
 
 
 def _closed_within(life_line: BinaryIO, seconds: float) -> bool:
@@ -89,6 +102,7 @@ class _Pass:
         self._ledger_for = ledger_for
         self._unreachable: set[str] = set()
         self._recorded = 0
+        self._busy = 0
         self._problems: list[str] = []
 
     def run(self) -> DrainReport:
@@ -102,8 +116,11 @@ class _Pass:
                 self._problems.append(str(error))
             except BadInput as error:
                 self._problems.append(str(error))
+        if self._busy:
+            self._problems.append(busy_sentence(self._busy))
+        problems = tuple(dict.fromkeys(self._problems))
         return DrainReport(
-            recorded=self._recorded, left=_left(self._spool), problems=tuple(dict.fromkeys(self._problems))
+            recorded=self._recorded, left=_left(self._spool), problems=problems, busy=self._busy
         )
 
     def _experiment(self, waiting: Waiting) -> None:
@@ -130,6 +147,13 @@ class _Pass:
                 self._record(ledger, [entry])
 
     def _record_batch(self, ledger: Ledger, entries: list[Entry]) -> None:
-        ledger.record(entries[0].experiment, [entry.result for entry in entries])
-        self._spool.recorded(entries)
-        self._recorded += len(entries)
+        """Strike out what is recorded; what another home is recording stays, and holds up nothing else."""
+        busy: frozenset[str] = frozenset()
+        try:
+            ledger.record(entries[0].experiment, [entry.result for entry in entries])
+        except CellsBusy as error:
+            busy = error.keys
+        recorded = [entry for entry in entries if entry.result.cell.key not in busy]
+        self._spool.recorded(recorded)
+        self._recorded += len(recorded)
+        self._busy += len(entries) - len(recorded)
