@@ -98,7 +98,7 @@ def _print_summary(summary: Summary, settings: Settings) -> None:
         )
     elif cells.done or cells.skipped:
         say(f"  recorded in {summary.ledger}")
-        say(f"Next: {typed('experiments', *ledger_options(settings), '--', summary.experiment)}")
+        say(f"Next: {typed('experiments', summary.experiment, *ledger_options(settings))}")
 
 
 def ledger_options(settings: Settings) -> list[str]:

@@ -188,3 +188,8 @@ class _Bars:
     def _on_recording(self, event: Event) -> None:
         task = self._task("recording", event["total"])
         self._progress.update(task, completed=event["total"] - event["left"])
+
+    def _on_summary(self, event: Event) -> None:
+        if "recording" in self._tasks and not event["unrecorded"]:
+            task = self._progress.tasks[self._tasks["recording"]]
+            self._progress.update(task.id, completed=task.total)

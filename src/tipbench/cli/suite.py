@@ -20,7 +20,7 @@ def new(path: Annotated[Path, typer.Argument(help="the folder to make; its name 
 
     for written in new_suite(path):
         say(str(written))
-    say(f"Next: edit the files, then {typed('suite', 'check', '--', str(path))}")
+    say(f"Next: edit the files, then {typed('suite', 'check', str(path))}")
 
 
 @app.command("import")

@@ -156,7 +156,7 @@ class Residency:
         """Ask, then look until it is gone; a host that will not let go is an error."""
         started = time.monotonic()
         asked = -_ASK_AGAIN_S
-        pause = 0.02
+        pause = 0.002
         while any(_is(entry, name, digest) for entry in await self._resident()):
             now = time.monotonic()
             if now - started > self._gone_within_s:
@@ -167,7 +167,7 @@ class Residency:
             if now - asked > _ASK_AGAIN_S:
                 asked = now if await self._told_to_unload(name) else asked
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
+            pause = min(pause * 2, 0.5)
 
     async def _told_to_unload(self, name: str) -> bool:
         """Whether the host took the request; one that is busy is asked again, one that is gone is not."""

@@ -68,7 +68,7 @@ class Runner:
         parallel: int,
         keep_alive: str,
         retries: int,
-        finish: Callable[[Attempt], None],
+        finish: Callable[[Attempt], Awaitable[None]],
         emit: Emit,
         release: bool = True,
     ) -> None:
@@ -96,7 +96,7 @@ class Runner:
             except EngineFailure as failure:
                 if failure.unreachable:
                     raise EngineUnreachable(self._farewell(failure)) from None
-                self._fail_rest(item, str(failure))
+                await self._fail_rest(item, str(failure))
 
     def _farewell(self, failure: EngineFailure) -> str:
         kept = "what was generated is kept"
@@ -123,10 +123,10 @@ class Runner:
         keep_alive = _STRICT_LOAD_KEEP_ALIVE if self._strict else self._keep_alive
         await self._residency.load(model, num_ctx=num_ctx, keep_alive=keep_alive)
 
-    def _fail_rest(self, item: ModelWork, reason: str) -> None:
+    async def _fail_rest(self, item: ModelWork, reason: str) -> None:
         self._emit({"event": "model_failed", "model": item.model.name, "error": reason})
         for call in item.calls:
-            self._finish(_attempt(call, time.time(), error=reason))
+            await self._finish(_attempt(call, time.time(), error=reason))
 
     async def _make_calls(self, calls: Iterator[Call]) -> None:
         """`parallel` workers take from one queue, all for the one loaded model."""
@@ -149,11 +149,11 @@ class Runner:
         try:
             completion = await self._retrying(lambda: self._one_call(call), what=what)
         except EngineFailure as failure:
-            self._finish(_attempt(call, started, error=str(failure)))
+            await self._finish(_attempt(call, started, error=str(failure)))
             if failure.unreachable and not await self._comes_back():
                 raise
         else:
-            self._finish(_attempt(call, started, completion=completion))
+            await self._finish(_attempt(call, started, completion=completion))
         if self._strict:
             await self._residency.unload(call.cell.model.name, call.cell.model.digest)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -193,10 +194,14 @@ class _Job:
         calls = (Call(cell=cell, request=cell_request(self._grid, cell)) for cell in cells)
         return ModelWork(model=model, num_ctx=cells[0].sampling.num_ctx, size=len(cells), calls=calls)
 
-    def _finish(self, attempt: Attempt, host: Host) -> None:
+    async def _finish(self, attempt: Attempt, host: Host) -> None:
         """Make it durable, then count it: in this order, so that what is counted is never lost."""
         result = finished(self._grid, attempt, host=host, diversity=self._settings.diversity)
-        self._recorder.put(result)
+        if self._settings.parallel == 1:
+            self._recorder.put(result)
+        else:
+            # The disk is waited for in a thread, while the other requests in flight go on.
+            await asyncio.to_thread(self._recorder.put, result)
         if result.error is None:
             self._done += 1
         else:

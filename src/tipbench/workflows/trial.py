@@ -36,6 +36,10 @@ def try_cell(settings: Settings, *, model: str, prompt: str, scenario: str, emit
 
 async def _try(settings: Settings, grid: Grid, engine: Engine, lock: HostLock, emit: Emit) -> CellResult:
     attempts: list[Attempt] = []
+
+    async def keep(attempt: Attempt) -> None:
+        attempts.append(attempt)
+
     async with engine.host(timeout_s=settings.timeout) as host:
         models = await find_models(host, settings, emit=emit)
         cell = plan_cells(grid, models=models, done=frozenset()).cells[0]
@@ -54,7 +58,7 @@ async def _try(settings: Settings, grid: Grid, engine: Engine, lock: HostLock, e
             parallel=1,
             keep_alive=settings.keep_alive,
             retries=settings.retries,
-            finish=attempts.append,
+            finish=keep,
             emit=emit,
             release=False,
         )
