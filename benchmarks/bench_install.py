@@ -33,15 +33,17 @@ def bench_install(options: Options) -> list[Measure]:
     return [
         Measure(what="base install", value=_mb(base), unit="MB", bar=BASE_BAR_MB),
         Measure(what="with engine and weights", value=_mb(full), unit="MB", bar=FULL_BAR_MB),
+        Measure(what="base install, in whole disk blocks", value=_blocks_mb(base), unit="MB"),
+        Measure(what="with engine and weights, in whole disk blocks", value=_blocks_mb(full), unit="MB"),
         Measure(what="base install, bytecode", value=_mb(base, "*.pyc"), unit="MB"),
-        Measure(what="base install, files", value=sum(1 for _ in _files(base)), unit=""),
+        Measure(what="base install, files", value=len(_files(base)), unit=""),
         *_parts(full),
     ]
 
 
 def _pins_without_hashes(work: Path) -> Path:
     """The package itself has no hash, and an installer asks for all hashes or none."""
-    text = (ROOT / "requirements" / "all.txt").read_text()
+    text = (ROOT / "requirements" / "run.txt").read_text()
     pins = work / "pins.txt"
     pins.write_text(re.sub(r"\\?\s*--hash=\S+", "", text))
     return pins
@@ -62,6 +64,10 @@ def _files(folder: Path, pattern: str = "*") -> list[Path]:
 
 def _mb(folder: Path, pattern: str = "*") -> float:
     return sum(path.stat().st_size for path in _files(folder, pattern)) / 1e6
+
+
+def _blocks_mb(folder: Path) -> float:
+    return sum(path.stat().st_blocks for path in _files(folder)) * 512 / 1e6
 
 
 def _parts(site: Path) -> list[Measure]:

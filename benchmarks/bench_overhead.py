@@ -48,6 +48,7 @@ class Round:
     peak_mb: float
     collector_mb: float
     writer_mb: float
+    together_mb: float
     bare_mb: float
     host: dict[str, Any]
 
@@ -133,6 +134,7 @@ def _compared(ours: Used, watch: Watch, events: Path, bare: Used, host: dict[str
         peak_mb=ours.peak_bytes / 1e6,
         collector_mb=collector.peak_bytes / 1e6,
         writer_mb=writer.peak_bytes / 1e6,
+        together_mb=watch.peak_together / 1e6,
         bare_mb=bare.peak_bytes / 1e6,
         host=host,
     )
@@ -171,5 +173,6 @@ def _measures(name: str, rounds: list[Round]) -> list[Measure]:
         row("peak memory, the larger process", middle("peak_mb"), "MB", MEMORY_BAR_MB),
         row("peak memory, collector", middle("collector_mb"), "MB"),
         row("peak memory, writer", middle("writer_mb"), "MB"),
+        row("peak memory, both together", middle("together_mb"), "MB"),
         row("peak memory, bare loop", middle("bare_mb"), "MB"),
     ]

@@ -48,9 +48,13 @@ class Seen:
 
 @dataclass(kw_only=True)
 class Watch:
-    """The processes of a command, by their pids; `root` is the command itself."""
+    """The processes of a command, by their pids; `root` is the command itself.
+
+    `peak_together` counts memory that processes share once for each of them.
+    """
 
     root: int = 0
+    peak_together: int = 0
     seen: dict[int, Seen] = field(default_factory=dict)
 
     def child(self, word: str) -> Seen:
@@ -113,16 +117,17 @@ def _look_at(pid: int, watch: Watch, over: threading.Event) -> None:
         except psutil.Error:
             return
         looks += 1
-        for process in known:
-            _note(process, watch)
+        watch.peak_together = max(watch.peak_together, sum(_noted(process, watch) for process in known))
 
 
-def _note(process: psutil.Process, watch: Watch) -> None:
+def _noted(process: psutil.Process, watch: Watch) -> int:
+    """Write down what a process has used so far; the memory it has now."""
     try:
         with process.oneshot():
             seen = watch.seen.setdefault(process.pid, Seen(command=" ".join(process.cmdline())))
-            times = process.cpu_times()
-            seen.peak_bytes = max(seen.peak_bytes, process.memory_info().rss)
-            seen.cpu_s = max(seen.cpu_s, times.user + times.system)
+            times, rss = process.cpu_times(), int(process.memory_info().rss)
     except psutil.Error:
-        return
+        return 0
+    seen.peak_bytes = max(seen.peak_bytes, rss)
+    seen.cpu_s = max(seen.cpu_s, times.user + times.system)
+    return rss

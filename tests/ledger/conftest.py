@@ -113,10 +113,8 @@ def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     opener = _OPENERS[request.param](request, tmp_path)
 
     def elsewhere() -> MlflowLedger | MemoryLedger:
-        ledger = opener()
-        return (
-            ledger if isinstance(ledger, MemoryLedger) else open_ledger(ledger.uri, home=tmp_path / "other")
-        )
+        here = opener()
+        return here if isinstance(here, MemoryLedger) else open_ledger(here.uri, home=tmp_path / "other")
 
     return Place(open=opener, elsewhere=elsewhere)
 

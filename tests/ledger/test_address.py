@@ -58,7 +58,7 @@ def test_a_percent_escape_in_a_path_is_refused_at_once(written: str, home: str) 
 
 def test_a_percent_escape_in_a_file_of_ones_own_is_refused() -> None:
     """`sqlite:///` is followed by a path as it is, not by an encoded one."""
-    with pytest.raises(BadInput, match="because %2F would be read.*; name another file"):
+    with pytest.raises(BadInput, match=r"because %2F would be read.*; name another file"):
         open_ledger("sqlite:////a/b%2Fc.db", home=HOME)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,6 +59,38 @@ def test_a_run_that_another_home_writes_is_left_to_it(ledger: MlflowLedger, expe
     rows = raw_runs(ledger, experiment)
     assert len(rows) == 3
     assert before in rows
+
+
+def drained(home: Path, url: str, experiment: str, start: Barrier) -> int:
+    """Spool 40 cells, drain them until none is left, and say how many were recorded from here."""
+    ledger = open_ledger(url, home=home)
+    with Spool(home / "spool.db") as spool:
+        for n in range(40):
+            spool.put(url, experiment, sample_pin(), sample_result(n, text=home.name))
+        start.wait(timeout=30)
+        reports = [drain(spool, lambda _: ledger, lock=home / "lock")]
+        while reports[-1].left and len(reports) < 20:
+            assert reports[-1].busy == reports[-1].left, reports[-1].problems
+            time.sleep(0.3)
+            reports.append(drain(spool, lambda _: ledger, lock=home / "lock"))
+        assert reports[-1].left == 0
+    return sum(report.recorded for report in reports)
+
+
+def test_two_homes_at_once_leave_one_ended_run_per_cell(
+    server: MlflowServer, ledger: MlflowLedger, tmp_path: Path, experiment: str
+) -> None:
+    """Neither loses a cell or fails, and MLflow holds no other run of these cells, not even an open one."""
+    start = Barrier(2)
+    homes = [tmp_path / "one", tmp_path / "other"]
+    with ThreadPoolExecutor(2) as pool:
+        tries = [pool.submit(drained, home, server.url, experiment, start) for home in homes]
+        assert [each.result(timeout=200) for each in tries] == [40, 40]
+    rows = raw_runs(ledger, experiment)
+    assert sorted(row.tags["tipbench.cell"] for row in rows) == sorted(
+        sample_result(n).cell.key for n in range(40)
+    )
+    assert {row.status for row in rows} == {"FINISHED"}
 
 
 @pytest.mark.parametrize("whose", ["own", "another's, long ago"])

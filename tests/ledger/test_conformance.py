@@ -65,7 +65,7 @@ def test_a_changed_text_is_refused(ledger: AnyLedger, experiment: str, named: st
     with pytest.raises(PinConflict) as refusal:
         ledger.pin(experiment, CHANGES[named](pin))
     assert named in str(refusal.value)
-    assert "give it a new version, or use a new experiment" in str(refusal.value)
+    assert "give what changed a new version, or use a new experiment" in str(refusal.value)
     assert ledger.pinned(experiment) == pin
 
 

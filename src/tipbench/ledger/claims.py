@@ -131,7 +131,11 @@ class Claims:
             return None
         row = next((row for row in rows if mine.name in row.tags), None)
         if row is None:
-            raise CellsBusy([key])
+            where = self._store.address.public
+            raise LedgerUnreachable(
+                f"{where} did not keep the tag {mine.name!r} of the run for cell {key}; "
+                "see its log, then try again"
+            )
         self._withdraw([other for other in rows if other is not row], mine)
         return Held(row=row, claim=mine, fresh=fresh)
 
