@@ -281,6 +281,29 @@ def test_parallel_keeps_requests_to_one_model_in_flight() -> None:
     assert (host.switches, host.most_models_in_flight) == (2, 1)
 
 
+def test_speed_bought_with_repeatability_is_said() -> None:
+    """More than one request in flight may change texts, and the run says so; one does not."""
+    for parallel, said in ((1, False), (2, True)):
+        events: EVENTS = []
+        with running(a_host("a:1b")) as host:
+            run(host, events, prompts="v1", n_scenarios=1, parallel=parallel, experiment=f"p{parallel}")
+        told = [event["message"] for event in events if event["event"] == "notice"]
+        assert any("same seed" in message for message in told) is said
+
+
+def test_a_suite_of_single_texts_is_collected_with_its_own_prompts() -> None:
+    """Another kind of job: one text a cell, the suite's default prompts, its own rubric."""
+    with running(a_host("a:1b", reply="The parcel is late and the customer wants a refund.")) as host:
+        defaults = ",".join(Settings.prompts)
+        summary = run(host, suite="support-summary", prompts=defaults, n_scenarios=1, experiment="texts")
+    found = runs("texts")
+    assert summary.cells.done == len(found) >= 2
+    assert {(entry.n_tips, len(entry.candidates), entry.suite_id) for entry in found} == {
+        (1, 1, "support-summary")
+    }
+    assert any(entry.metrics["format_ok"] == 1 for entry in found)
+
+
 def test_two_names_for_one_digest_are_one_model() -> None:
     """The cells of an alias are not generated twice."""
     with running(a_host("a:1b")) as host:

@@ -79,6 +79,9 @@ def collect(settings: Settings, *, emit: Emit) -> Summary:
     """
     check_parallel(settings)
     grid = make_grid(settings)
+    if settings.parallel > 1 or settings.prompt_cache:
+        speed = "several requests in flight" if settings.parallel > 1 else "the prompt cache"
+        emit({"event": "notice", "message": f"with {speed} the same seed may give another text"})
     with ExitStack() as stack:
         engine = stack.enter_context(open_engine(settings, emit=emit))
         lock = stack.enter_context(hold_engine(engine, settings, emit=emit))
