@@ -91,11 +91,16 @@ def _measures(variant: str, grids: dict[str, list[Grid]]) -> list[Measure]:
         return Measure(what=f"{variant}: {what}", value=value, unit=unit)
 
     same = sum(length == usual[0].lengths[key] for key, length in these[-1].lengths.items())
+    ratios = [
+        row("… ÷ default", median(each.wall_s / other.wall_s for each, other in pairs), "×"),
+        row(
+            "reading prompts ÷ default", median(each.prompt_s / other.prompt_s for each, other in pairs), "×"
+        ),
+    ]
     return [
         row("first model to last cell durable", median(each.wall_s for each in these), "s"),
-        row("… ÷ default", median(each.wall_s / other.wall_s for each, other in pairs), "×"),
         row("reading prompts", median(each.prompt_s for each in these), "s"),
-        row("… ÷ default", median(each.prompt_s / other.prompt_s for each, other in pairs), "×"),
+        *(ratios if variant != DEFAULT else ()),
         row("loads", these[0].loads),
         row("seconds of loading", median(each.load_s for each in these), "s"),
         row("prompt tokens", these[0].prompt_tokens),

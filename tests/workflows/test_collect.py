@@ -141,6 +141,17 @@ def test_a_model_that_cannot_load_stops_nobody_else() -> None:
     assert [model.loads for model in summary.models] == [1, 0, 1]
 
 
+def test_a_model_that_does_not_fit_the_memory_is_not_loaded() -> None:
+    """Its cells fail with what it needs and what is free; the other model is served."""
+    huge = FakeModel("huge:1b", size=10**15)
+    with running(StandIn([huge, FakeModel("a:1b")])) as host:
+        summary = run(host, prompts="v1", n_scenarios=1)
+        assert host.loads == ["a:1b"]
+    assert (summary.cells.done, summary.cells.failed) == (1, 1)
+    (failed,) = [entry for entry in runs("bench") if entry.status == "failed"]
+    assert "huge:1b needs about 1000000.1 GB of memory" in (failed.error or "")
+
+
 def test_a_host_that_will_not_let_go_is_an_error() -> None:
     """The next model is not loaded, and what was generated is kept."""
     with running(a_host(unloads=False)) as host:
