@@ -91,12 +91,9 @@ def _measures(variant: str, grids: dict[str, list[Grid]]) -> list[Measure]:
         return Measure(what=f"{variant}: {what}", value=value, unit=unit)
 
     same = sum(length == usual[0].lengths[key] for key, length in these[-1].lengths.items())
-    ratios = [
-        row("… ÷ default", median(each.wall_s / other.wall_s for each, other in pairs), "×"),
-        row(
-            "reading prompts ÷ default", median(each.prompt_s / other.prompt_s for each, other in pairs), "×"
-        ),
-    ]
+    walls = median(each.wall_s / other.wall_s for each, other in pairs)
+    readings = median(each.prompt_s / other.prompt_s for each, other in pairs)
+    ratios = [row("wall ÷ default", walls, "×"), row("reading prompts ÷ default", readings, "×")]
     return [
         row("first model to last cell durable", median(each.wall_s for each in these), "s"),
         row("reading prompts", median(each.prompt_s for each in these), "s"),
