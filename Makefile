@@ -33,7 +33,7 @@ demo: setup ## bench a real model and show a leaderboard
 	$(BIN)/tipbench demo
 
 test: check ## all checks and tests but the slow ones
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile
 
 test-slow: $(DEV_READY) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
@@ -52,8 +52,8 @@ docs: $(DEV_READY) ## the generated reference pages
 	$(BIN)/python docs/generate.py
 
 pins: $(DEV_READY) ## compile the pinned requirements anew
-	$(COMPILE) --extra embedded --output-file requirements/run.txt
-	$(COMPILE) --extra embedded --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(COMPILE) --extra embedded --extra mcp --output-file requirements/run.txt
+	$(COMPILE) --extra embedded --extra mcp --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -12,6 +12,9 @@ from typing import Any, Literal, Protocol
 How = Literal["strict", "fenced", "wrapped", "repaired", "lines", "none"]
 Cut = Literal["prompt", "reply"]
 EngineKind = Literal["ollama", "embedded"]
+JudgeKind = Literal["human", "agent", "ai", "proxy"]
+Role = Literal["real", "anchor", "foil"]
+Purpose = Literal["judge", "second", "adjudicate", "auto"]
 
 
 def content_hash(value: object) -> str:
@@ -249,6 +252,109 @@ class RunTexts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Who judged. Verdicts of different kinds are never averaged with each other.
+
+    An `agent` takes batches as a person does, an `ai` is a model that `judge auto` asks, `proxy` is rules.
+    """
+
+    id: str
+    kind: JudgeKind
+    model: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One judge's scores for one candidate under one rubric. A changed mind is another verdict.
+
+    `candidate` is the key of a text within its scenario (`judge.candidates.candidate_key`), so the same text
+    from two cells is judged once. Scores are whole numbers unless a judge's several readings were averaged.
+    """
+
+    candidate: str
+    scores: Mapping[str, float]
+    judge: Judge
+    at_ms: int
+    rubric_hash: str
+    batch_id: str
+    overlong: bool | None = None
+    note: str = ""
+    drift_z: float | None = None
+    adjudicated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """What is behind one blinded id of a batch; the judge sees the id, the scenario and the text alone.
+
+    `candidate` is empty for a hidden item. `reference` has an anchor's agreed scores, of which there are
+    `n_references`, given by people where `by_people`.
+    """
+
+    id: str
+    role: Role
+    scenario_id: str
+    text: str
+    candidate: str = ""
+    anchor_id: str = ""
+    reference: Mapping[str, float] = field(default_factory=dict)
+    n_references: int = 0
+    by_people: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Application:
+    """One filled-in file, or a part of one, as it was accepted: either all of it is in the ledger or none.
+
+    `hidden` has the scores for anchors and foils by item id: no verdicts, but what drift is read from.
+    `shift` is the mean deviation from the anchors' references, `drift_z` the same in standard errors.
+    """
+
+    application_id: str
+    judge: Judge
+    at_ms: int
+    verdicts: tuple[Verdict, ...]
+    hidden: Mapping[str, Mapping[str, float]]
+    drift_z: float | None = None
+    shift: float | None = None
+    drift_accepted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Blinded items for one judge, in the order of the file; its run in the ledger holds all of this.
+
+    `judge` is for whom it was made, empty for whoever takes it. `contexts` has each scenario as the judge
+    reads it. `tips_per_cell` (0 is all) and `race` say how much judging the experiment wants.
+    """
+
+    batch_id: str
+    experiment: str
+    created_ms: int
+    purpose: Purpose
+    judge: str
+    rubric_id: str
+    rubric_hash: str
+    items: tuple[Item, ...]
+    contexts: Mapping[str, str]
+    tips_per_cell: int = 0
+    race: bool = False
+    applications: tuple[Application, ...] = ()
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return tuple(verdict for applied in self.applications for verdict in applied.verdicts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge."""
+
+    metrics: Mapping[str, float]
+    judge_pending: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExperimentSummary:
     name: str
     experiment_id: str
@@ -282,6 +388,24 @@ class Ledger(Protocol):
     def run(self, run_id: str) -> tuple[Run, RunTexts]: ...
 
     def experiments(self) -> list[ExperimentSummary]: ...
+
+    def change_rubric(self, experiment: str, *, rubric_id: str, rubric_hash: str, rubric_text: str) -> Pin:
+        """Pin the experiment to another rubric; verdicts under the old one stay and no longer count."""
+
+    def add_batch(self, batch: Batch) -> None:
+        """Keep a new batch, without its applications, as a run of its experiment."""
+
+    def batches(self, experiment: str) -> list[Batch]:
+        """All batches of an experiment with what was committed to each, oldest first."""
+
+    def batch(self, batch_id: str) -> Batch:
+        """A batch by its id, in whichever experiment it is; NotFound where there is none."""
+
+    def commit(self, batch: Batch, application: Application) -> None:
+        """Add an application to its batch, all or nothing: one last tag makes it count."""
+
+    def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
+        """Write what was derived from verdicts to runs, by run id. It can be derived anew at any time."""
 
 
 Event = Mapping[str, Any]

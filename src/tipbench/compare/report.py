@@ -1,0 +1,112 @@
+"""What a comparison found: the leaderboard, and beside it what was measured and who judged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tipbench.compare.baseline import BaselineReport
+    from tipbench.compare.leaderboard import Leaderboard
+    from tipbench.compare.scores import Combination
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One slot of a cell as a reader sees it: what was written, and what the judges made of it.
+
+    `value` is what the slot counts, None while nobody has judged it. An empty `text` is a slot that held nothing.
+    """
+
+    scenario: str
+    repeat: int
+    slot: int
+    text: str
+    value: float | None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    overlong: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of a combination beside its rank. Unknown is None, never zero.
+
+    `scales` has the mean score of each scale over what was judged, `by_scenario` the value of each scenario.
+    """
+
+    parameters: int | None = None
+    tokens_per_s: float | None = None
+    latency_ms: float | None = None
+    memory_bytes: float | None = None
+    format_ok: float | None = None
+    diversity: float | None = None
+    n_failed: int = 0
+    scales: Mapping[str, float] = field(default_factory=dict)
+    by_scenario: Mapping[str, float] = field(default_factory=dict)
+    candidates: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exploration:
+    """The same verdicts under other weights: shows whether the winner changes, and is no result."""
+
+    weights: Mapping[str, float]
+    board: Leaderboard
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that a reader is told. `first` comes before anything else: what the ranking must not be taken for.
+
+    `ground` is the kind of judge that the ranking stands on, None where nothing is judged or the scores came
+    from a file. `titles` has the scenarios by id, in order. `lowest` and `highest` bound the composite.
+    """
+
+    title: str
+    board: Leaderboard
+    sentences: tuple[str, str]
+    facts: Mapping[Combination, Facts]
+    titles: Mapping[str, str]
+    made_ms: int
+    ground: str | None = None
+    rubric_id: str = ""
+    scales: tuple[str, ...] = ()
+    lowest: float | None = None
+    highest: float | None = None
+    first: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    exploration: Exploration | None = None
+    baseline: BaselineReport | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The leaderboard's own names, and beside them what else is known; plain values for JSON."""
+        board = self.board.as_dict()
+        rows = [row | self._facts(row) for row in board["rows"]]
+        return {
+            "title": self.title,
+            "made_ms": self.made_ms,
+            "rubric": self.rubric_id,
+            "ground": self.ground,
+            "first": list(self.first),
+            **board,
+            "rows": rows,
+            "sentences": list(self.sentences),
+            "notes": list(self.notes),
+            "exploration": self.exploration and self._explored(self.exploration),
+            "baseline": self.baseline and asdict(self.baseline),
+        }
+
+    def _facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        facts = self.facts.get((row["model"], row["prompt"]), Facts())  # type: ignore[call-overload]
+        return {name: value for name, value in asdict(facts).items() if name != "candidates"}
+
+    def _explored(self, exploration: Exploration) -> dict[str, Any]:
+        return {
+            "weights": dict(exploration.weights),
+            "sentence": exploration.sentence,
+            **exploration.board.as_dict(),
+        }
