@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bench_engine import bench_engine
 from bench_help import bench_help
 from bench_install import bench_install
+from bench_judging import bench_judging
 from bench_overhead import bench_overhead
 from bench_record import bench_record
 from measures import Options, table
@@ -31,6 +32,7 @@ BENCHES: dict[str, Bench] = {
     "help": bench_help,
     "overhead": bench_overhead,
     "record": bench_record,
+    "judging": bench_judging,
     "engine": bench_engine,
     "install": bench_install,
 }

@@ -4,7 +4,9 @@ TipbenchError
 ├── BadInput            2  something a person wrote: an option, a file, a name
 │   ├── BadSetting         an option's value
 │   ├── SuiteError         a suite's file, with its line
+│   │   └── StaleBank      anchors that were judged under another text of the rubric
 │   ├── FormulaError       a rubric's composite, with its column
+│   ├── JudgeFileError     a judge's file, with the line of every mistake
 │   ├── ModelRefused       a model that is missing, too large, or of unknown size
 │   ├── PinConflict        a text changed under an id that an experiment is pinned to
 │   └── NotFound           a run, an experiment, a scenario that is not there
@@ -13,7 +15,8 @@ TipbenchError
 │   ├── HostBusy           another collection, or a stranger's model, occupies the host
 │   ├── ModelStuck         a host that will not let go of a model
 │   ├── LedgerUnreachable
-│   └── SpoolUnusable      the file that holds what is not yet recorded is damaged, or cannot be written
+│   ├── SpoolUnusable      the file that holds what is not yet recorded is damaged, or cannot be written
+│   └── StoreUnusable      the service's own file is damaged, somebody else's, or cannot be written
 ├── Interrupted       130  somebody pressed Ctrl-C; what was done is kept
 ├── EngineFailure       1  one call to a model failed; `retryable` says whether asking again may help
 └── CheckFailed         4  a check ran and said no
@@ -24,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -57,6 +61,10 @@ class SuiteError(BadInput):
         self.message = message
 
 
+class StaleBank(SuiteError):
+    pass
+
+
 class FormulaError(BadInput):
     """A rubric's composite; line and column count from 1 within the formula's own text."""
 
@@ -65,6 +73,17 @@ class FormulaError(BadInput):
         super().__init__(f"{message} (at {where})")
         self.column = column
         self.line = line
+
+
+class JudgeFileError(BadInput):
+    """A judge's file: a line `file:line: sentence` for each of the first ten (line, sentence) mistakes."""
+
+    def __init__(self, path: Path | str, mistakes: Sequence[tuple[int, str]]) -> None:
+        shown = [f"{path}:{line}: {message}" for line, message in mistakes[:10]]
+        more = [f"and {len(mistakes) - 10} more"] if len(mistakes) > 10 else []
+        super().__init__("\n".join([*shown, *more]))
+        self.path = path
+        self.mistakes = tuple(mistakes)
 
 
 class ModelRefused(BadInput):
@@ -100,6 +119,10 @@ class LedgerUnreachable(Unavailable):
 
 
 class SpoolUnusable(Unavailable):
+    pass
+
+
+class StoreUnusable(Unavailable):
     pass
 
 

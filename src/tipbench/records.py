@@ -156,7 +156,10 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
-    """All there is to know of one cell once the engine is done with it; `error` is None for a success."""
+    """All there is to know of one cell once the engine is done with it; `error` is None for a success.
+
+    `memory_bytes` is the most that the host was seen to hold for the model so far.
+    """
 
     cell: Cell
     suite_id: str
@@ -170,6 +173,7 @@ class CellResult:
     reading: Reading | None = None
     candidates: tuple[Candidate, ...] = ()
     diversity: float | None = None
+    memory_bytes: int | None = None
     error: str | None = None
 
     @property
@@ -188,6 +192,7 @@ class CellResult:
             "format_ok": int(self.reading.format_ok),
             "overlong": _share([candidate.overlong for candidate in self.candidates]),
             "diversity": self.diversity,
+            "memory_bytes": self.memory_bytes,
         }
         return {name: float(value) for name, value in known.items() if value is not None}
 
@@ -403,6 +408,9 @@ class Ledger(Protocol):
 
     def commit(self, batch: Batch, application: Application) -> None:
         """Add an application to its batch, all or nothing: one last tag makes it count."""
+
+    def revision(self, experiment: str) -> str:
+        """A word that changes whenever anything of the experiment does; empty while somebody is writing."""
 
     def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
         """Write what was derived from verdicts to runs, by run id. It can be derived anew at any time."""

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from report_samples import sample_report
 from tipbench.compare.leaderboard import rank
-from tipbench.compare.table import leaderboard_table
+from tipbench.compare.table import Table, leaderboard_table, report_table
 
 if TYPE_CHECKING:
     from tipbench.compare.scores import Row
@@ -60,3 +67,70 @@ def test_an_empty_board_is_an_empty_table() -> None:
     table = leaderboard_table(rank([]))
     assert table.rows == ()
     assert table.columns
+
+
+def printed(table: Table, width: int) -> list[str]:
+    """The table's lines as the terminal shows them, folded where they do not fit."""
+    grid = RichTable(box=None, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        grid.add_column(column.title, justify=column.align, overflow="fold")
+    for row in table.rows:
+        grid.add_row(*row)
+    file = io.StringIO()
+    Console(file=file, width=width).print(grid, markup=False)
+    return file.getvalue().splitlines()
+
+
+def test_a_report_has_scales_speed_and_memory() -> None:
+    """Without a width every column is there under its full name."""
+    table = report_table(sample_report())
+    titles = [column.title for column in table.columns]
+    assert titles[-6:] == ["relevance", "actionability", "tone", "tok/s", "latency", "memory"]
+    assert table.caption == ""
+    assert {len(row) for row in table.rows} == {len(titles)}
+
+
+def test_usual_names_fit_eighty_columns() -> None:
+    """The least important columns go, the scales are abbreviated, and the caption says so."""
+    table = report_table(sample_report(), width=80)
+    lines = printed(table, 80)
+    assert len(lines) == 1 + 12
+    titles = [column.title for column in table.columns]
+    assert titles == [
+        "",
+        "model",
+        "prompt",
+        "mean",
+        "95 %",
+        "expect",
+        "P(best)",
+        "rel",
+        "act",
+        "ton",
+        "tok/s",
+    ]
+    assert table.caption == (
+        "rel = relevance, act = actionability, ton = tone; no room for n, behind, memory, latency"
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 200])
+def test_what_decides_is_never_left_out(width: int) -> None:
+    """Rank, name, mean with its range and P(best) are there at any width; wider shows no less."""
+    titles = [column.title for column in report_table(sample_report(), width=width).columns]
+    assert {"", "model", "prompt", "mean", "95 %", "P(best)"} <= set(titles)
+    wider = [column.title for column in report_table(sample_report(), width=width + 30).columns]
+    assert len(wider) >= len(titles)
+
+
+def test_a_very_long_name_costs_no_columns() -> None:
+    """It is folded instead."""
+    table = report_table(sample_report(models=["long-name-" * 30]), width=120)
+    assert "expect" in [column.title for column in table.columns]
+    assert max(map(len, printed(table, 120))) <= 120
+
+
+def test_what_nobody_knows_has_no_column() -> None:
+    """Without facts there are no columns of dashes."""
+    table = report_table(replace(sample_report(), facts={}))
+    assert [column.title for column in table.columns][-1] == "n"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger_batches import sample_application, sample_batch
 from ledger_samples import sample_pin, sample_result
 from tipbench.ledger import MemoryLedger
 from tipbench.ledger.cache import Cache, Counts
@@ -76,6 +78,31 @@ def test_a_snapshot_of_another_shape_is_a_miss(tmp_path: Path, runs: list[Run], 
         db.execute("UPDATE snapshot_1 SET runs = ?", (text,))
         db.commit()
     assert cache.runs("uri", "1", "r1") is None
+
+
+def test_batches_are_kept_beside_the_runs(tmp_path: Path, runs: list[Run]) -> None:
+    """Each under a revision of its own; an empty revision keeps nothing."""
+    batch = sample_batch("e")
+    judged = replace(batch, applications=(sample_application(batch),))
+    cache = Cache(tmp_path / "c.db")
+    cache.keep("uri", "1", "r1", runs)
+    cache.keep_batches("uri", "1", "w1", [batch, judged])
+    cache.keep_batches("uri", "1", "", [])
+    assert Cache(tmp_path / "c.db").batches("uri", "1", "w1") == [batch, judged]
+    assert cache.runs("uri", "1", "r1") == runs
+    for asked in (("uri", "1", "r1"), ("uri", "2", "w1"), ("other", "1", "w1"), ("uri", "1", "")):
+        assert cache.batches(*asked) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"batch_id": "x"}]', '[{"items": [], "applications": [1]}]'])
+def test_batches_of_another_shape_are_a_miss(tmp_path: Path, text: str) -> None:
+    """What an older or newer version kept is read anew."""
+    cache = Cache(tmp_path / "c.db")
+    cache.keep_batches("uri", "1", "w1", [sample_batch("e")])
+    with closing(sqlite3.connect(tmp_path / "c.db")) as db:
+        db.execute("UPDATE batches_1 SET batches = ?", (text,))
+        db.commit()
+    assert cache.batches("uri", "1", "w1") is None
 
 
 def test_a_locked_file_is_a_miss(tmp_path: Path, runs: list[Run]) -> None:

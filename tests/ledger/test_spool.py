@@ -127,6 +127,19 @@ def test_what_the_ledger_said_is_remembered(spool: Spool) -> None:
     assert spool.known_pin("http://host:5000", "e") == PIN
 
 
+def test_a_rubric_that_the_ledger_changed_is_taken_over(spool: Spool) -> None:
+    """What a person changed there on purpose is known here from then on; a result cannot change it."""
+    spool.put("", "e", sample_pin(prompts=["v1"]), sample_result(1))
+    changed = replace(sample_pin(prompts=["v2"]), rubric_id="tip-v2", rubric_hash="q" * 64, rubric_text="new")
+    with pytest.raises(PinConflict, match="'tip-v2'"):
+        spool.put("", "e", changed, sample_result(2))
+    spool.remember("", "e", changed)
+    assert spool.known_pin("", "e") == replace(changed, prompts=sample_pin(prompts=["v1", "v2"]).prompts)
+    spool.put("", "e", changed, sample_result(2))
+    with pytest.raises(PinConflict, match="'v1'"):
+        spool.remember("", "e", replace(changed, prompts={"v1": "changed"}))
+
+
 def test_passwords_are_not_stored(spool: Spool) -> None:
     """No file in the home holds the credentials of a ledger's address, and the ledger is still the same."""
     for url in ("http://ann:secretword@host:5000/", "postgresql://ann:secretword@db/x?password=secretword"):

@@ -12,8 +12,9 @@ from tipbench.suite.load import find_suite
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_suite_has_no_problem(name: str) -> None:
-    """What ships passes the check, warnings included: every level of every scale has its example."""
-    assert check_suite(name) == []
+    """What ships passes the check; all that it warns of is that no person has judged the anchors yet."""
+    anchored = bool(load_suite(name).anchors)
+    assert ["provisional" in problem.message for problem in check_suite(name)] == [True] * anchored
 
 
 def test_the_tip_suite() -> None:

@@ -42,7 +42,7 @@ def test_the_reference_names_what_there_is(word: str) -> None:
     assert word in REFERENCE
 
 
-@pytest.mark.parametrize("file", ["load.py", "rubric_file.py", "prompt.py", "reply.py"])
+@pytest.mark.parametrize("file", ["load.py", "rubric_file.py", "anchor_file.py", "prompt.py", "reply.py"])
 def test_the_reference_names_all_keys(file: str) -> None:
     """Every key that is read from a suite's files is in the reference."""
     source = (Path(__file__).parents[2] / "src" / "tipbench" / "suite" / file).read_text(encoding="utf-8")

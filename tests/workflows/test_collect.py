@@ -92,6 +92,23 @@ def test_each_repeat_and_seed_is_a_cell_of_its_own() -> None:
         assert len({chat["options"]["seed"] for chat in host.chats}) == 4
 
 
+def test_the_memory_a_model_takes_is_with_its_cells() -> None:
+    """What `/api/ps` said of the model; another model's cells have their own, failed ones none."""
+    models = [FakeModel("a:1b", size=3_000_000), FakeModel("b:1b", size=5_000_000)]
+    fault = {3: "500"}
+    with running(StandIn(models, fault=lambda n, _body: fault.get(n))) as host:
+        run(host, prompts="v1", n_scenarios=2)
+    found = [(entry.model, entry.metrics.get("memory_bytes")) for entry in runs("bench")]
+    assert found == [("a:1b", 3e6), ("a:1b", 3e6), ("b:1b", None), ("b:1b", 5e6)]
+
+
+def test_a_model_that_is_unloaded_after_every_reply_has_its_memory_too() -> None:
+    """It is seen in memory before the reply is made."""
+    with running(StandIn([FakeModel("a:1b", size=3_000_000)])) as host:
+        run(host, prompts="v1", n_scenarios=2, keep_alive="0")
+    assert [entry.metrics["memory_bytes"] for entry in runs("bench")] == [3e6, 3e6]
+
+
 def test_failed_cells_are_recorded_retried_and_replaced() -> None:
     """A cell that fails is recorded once with its reason and tried again; its run is taken over."""
     with running(a_host("a:1b", fault=lambda n, _body: "500" if n == 3 else None)) as host:

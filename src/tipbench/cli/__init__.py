@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tipbench.cli import bench, demo, doctor, engine, ledger, suite
+from tipbench.cli import bench, compare, demo, doctor, engine, judge, ledger, suite, token
 from tipbench.cli.screen import say
 from tipbench.errors import Interrupted, TipbenchError
 
@@ -49,11 +49,14 @@ def root(
 
 
 bench.add_to(app)
+compare.add_to(app)
 ledger.add_to(app)
 doctor.add_to(app)
 demo.add_to(app)
+app.add_typer(judge.app, name="judge")
 app.add_typer(suite.app, name="suite")
 app.add_typer(engine.app, name="engine")
+app.add_typer(token.app, name="token")
 
 
 def main() -> NoReturn:

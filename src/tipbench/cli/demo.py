@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from tipbench.cli.bench import AsJson
+from tipbench.cli.compare import print_report
 from tipbench.cli.progress import follow
-from tipbench.cli.screen import count, out, print_json, say, typed, written
+from tipbench.cli.screen import count, print_json, say, typed
 
 if TYPE_CHECKING:
-    from tipbench.compare.table import Table
     from tipbench.workflows.demo import Demo
 
-NOT_PEOPLE = (
-    "Judged by the proxy: simple rules about words, not people. It shows how it works, not what to ship."
-)
+NOT_PEOPLE = "It shows how it works, not what to ship."
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,7 +32,8 @@ def demo_command(*, as_json: AsJson = False) -> None:
         found = demo(emit=emit)
     if as_json:
         summary = found.summary.as_json()
-        print_json({"judge": "proxy", "leaderboard": found.board.as_dict(), "collection": summary})
+        told = {"judge": "proxy", "leaderboard": found.report.as_dict(), "collection": summary}
+        print_json(told | {"report": str(found.page)})
     else:
         print_demo(found)
     if found.summary.cells.failed:
@@ -42,27 +41,16 @@ def demo_command(*, as_json: AsJson = False) -> None:
 
 
 def print_demo(found: Demo) -> None:
-    """The table, what can be said, and what to do next."""
-    say("Leaderboard (proxy judge)", style="italic")
-    print_table(found.table)
+    """The leaderboard, what to do next, and at last where the report is."""
+    print_report(found.report)
     say("")
     say(NOT_PEOPLE, style="yellow")
-    with written():
-        out().print(" ".join(found.sentences), markup=False)
     where = f"recorded in {found.summary.ledger}"
     say(f"{count(found.summary.cells.planned, 'cell')}, one model in memory at a time, {where}", style="dim")
     say(f"Next: {typed('show', found.example)}   (one cell: prompt, reply, tips)")
+    say(
+        f"      {typed('judge', 'export', '--experiment', found.summary.experiment)}   (judge the tips "
+        "yourself)"
+    )
     say(f"      {typed('doctor')}, then {typed('collect', '--dry-run')}   (your own models)")
-
-
-def print_table(table: Table) -> None:
-    """Eighty columns are enough for it; rows that may be the best are bold."""
-    from rich.table import Table as RichTable
-
-    grid = RichTable(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    for column in table.columns:
-        grid.add_column(column.title, justify=column.align, overflow="fold")
-    for number, row in enumerate(table.rows):
-        grid.add_row(*row, style="bold" if number in table.marked else None)
-    with written():
-        out().print(grid)
+    say(f"The whole report, for a browser: {found.page}")

@@ -111,6 +111,8 @@ def _plain(event: Event) -> str | None:
             return f"{event['model']}: done and unloaded"
         case "recording":
             return f"recording: {count(event['left'], 'cell')} left"
+        case "judged":
+            return f"judged {event['done']} of {event['total']}"
     return None
 
 
@@ -188,6 +190,10 @@ class _Bars:
     def _on_recording(self, event: Event) -> None:
         task = self._task("recording", event["total"])
         self._progress.update(task, completed=event["total"] - event["left"])
+
+    def _on_judged(self, event: Event) -> None:
+        unread = f"{event['unread']} unread" if event["unread"] else ""
+        self._progress.update(self._task("judging", event["total"]), completed=event["done"], speed=unread)
 
     def _on_summary(self, event: Event) -> None:
         if "recording" in self._tasks and not event["unrecorded"]:

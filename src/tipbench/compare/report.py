@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Shown:
     """One slot of a cell as a reader sees it: what was written, and what the judges made of it.
 
-    `value` is what the slot counts, None while nobody has judged it. An empty `text` is a slot that held nothing.
+    `value` is what the slot counts, None while nobody has judged it. No `text`: it held nothing.
     """
 
     scenario: str
@@ -64,6 +64,7 @@ class Report:
 
     `ground` is the kind of judge that the ranking stands on, None where nothing is judged or the scores came
     from a file. `titles` has the scenarios by id, in order. `lowest` and `highest` bound the composite.
+    Without `advise` nothing is picked out as what to ship: the scores are no ground for that.
     """
 
     title: str
@@ -77,6 +78,7 @@ class Report:
     scales: tuple[str, ...] = ()
     lowest: float | None = None
     highest: float | None = None
+    advise: bool = True
     first: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     exploration: Exploration | None = None
@@ -102,7 +104,9 @@ class Report:
 
     def _facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
         facts = self.facts.get((row["model"], row["prompt"]), Facts())  # type: ignore[call-overload]
-        return {name: value for name, value in asdict(facts).items() if name != "candidates"}
+        # left out before the rest is copied: there may be thousands
+        plain = asdict(replace(facts, candidates=()))
+        return {name: value for name, value in plain.items() if name != "candidates"}
 
     def _explored(self, exploration: Exploration) -> dict[str, Any]:
         return {

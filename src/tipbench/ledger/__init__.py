@@ -1,8 +1,10 @@
-"""Where cells are recorded: MLflow, a crash-safe spool in front of it, a read cache behind it.
+"""Where cells and verdicts are recorded: MLflow, a crash-safe spool in front of it, a read cache behind it.
 
 address       what people write for a ledger, and the part of it that may be shown
 mlflow_store  MLflow in plain values, the one file that imports it
 mlflow_ledger one run per cell, exactly once; shape, pins and chunks say how it looks there
+batches       one run per batch, and what was applied to it
+words         how readers learn that something was written
 memory        the same without MLflow
 spool         results that are not recorded yet
 writer        from the spool into the ledgers

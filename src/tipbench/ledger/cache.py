@@ -10,22 +10,31 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tipbench.ledger.codec import runs_from_json, to_json
+from tipbench.ledger.codec import batches_from_json, runs_from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tipbench.records import Run
+    from tipbench.records import Batch, Run
 
-_SCHEMA = """
+_SCHEMA = (
+    """
 CREATE TABLE IF NOT EXISTS snapshot_1 (
     ledger TEXT, experiment TEXT, revision TEXT, runs TEXT,
     done INTEGER, failed INTEGER, pending INTEGER, newest_ms INTEGER,
     PRIMARY KEY (ledger, experiment)
-)"""
+)""",
+    """
+CREATE TABLE IF NOT EXISTS batches_1 (
+    ledger TEXT, experiment TEXT, revision TEXT, batches TEXT,
+    PRIMARY KEY (ledger, experiment)
+)""",
+)
 _KEEP = "INSERT OR REPLACE INTO snapshot_1 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_WHERE = "FROM snapshot_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
+_KEEP_BATCHES = "INSERT OR REPLACE INTO batches_1 VALUES (?, ?, ?, ?)"
+_SNAPSHOT = "FROM snapshot_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
+_BATCHES = "FROM batches_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,27 +64,41 @@ class Cache:
         self._path = path
 
     def runs(self, ledger: str, experiment_id: str, revision: str) -> list[Run] | None:
-        row = self._row(f"SELECT runs {_WHERE}", ledger, experiment_id, revision)
+        row = self._row(f"SELECT runs {_SNAPSHOT}", ledger, experiment_id, revision)
         try:
             return runs_from_json(row[0]) if row else None
         except (KeyError, TypeError, ValueError):
             return None
 
     def counts(self, ledger: str, experiment_id: str, revision: str) -> Counts | None:
-        row = self._row(f"SELECT done, failed, pending, newest_ms {_WHERE}", ledger, experiment_id, revision)
+        query = f"SELECT done, failed, pending, newest_ms {_SNAPSHOT}"
+        row = self._row(query, ledger, experiment_id, revision)
         if row is None:
             return None
         done, failed, pending, newest_ms = row
         return Counts(done=done, failed=failed, pending=pending, newest_ms=newest_ms)
 
     def keep(self, ledger: str, experiment_id: str, revision: str, runs: Sequence[Run]) -> None:
-        if not revision:
-            return
         counts = Counts.of(runs)
         numbers = (counts.done, counts.failed, counts.pending, counts.newest_ms)
+        self._keep(_KEEP, (ledger, experiment_id, revision), to_json(list(runs)), *numbers)
+
+    def batches(self, ledger: str, experiment_id: str, revision: str) -> list[Batch] | None:
+        row = self._row(f"SELECT batches {_BATCHES}", ledger, experiment_id, revision)
+        try:
+            return batches_from_json(row[0]) if row else None
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def keep_batches(self, ledger: str, experiment_id: str, revision: str, batches: Sequence[Batch]) -> None:
+        self._keep(_KEEP_BATCHES, (ledger, experiment_id, revision), to_json(list(batches)))
+
+    def _keep(self, statement: str, place: tuple[str, str, str], *values: object) -> None:
+        if not place[2]:
+            return
         try:
             with closing(self._opened()) as db, db:
-                db.execute(_KEEP, (ledger, experiment_id, revision, to_json(list(runs)), *numbers))
+                db.execute(statement, (*place, *values))
         except (OSError, sqlite3.OperationalError):
             return
         except sqlite3.DatabaseError:
@@ -96,5 +119,6 @@ class Cache:
         db = sqlite3.connect(self._path, timeout=1)
         # after a power cut a lost or broken cache is read anew: no need to wait for the disk
         db.execute("PRAGMA synchronous = OFF")
-        db.execute(_SCHEMA)
+        for table in _SCHEMA:
+            db.execute(table)
         return db

@@ -50,19 +50,19 @@ def from_tags(name: str, tags: Mapping[str, str]) -> str | None:
     return text
 
 
-def batches(tags: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def portions(tags: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The tags in portions that one request may hold: 100 of them, and a million bytes when escaped."""
-    batch: dict[str, str] = {}
+    portion: dict[str, str] = {}
     size = 0
     for name, value in tags.items():
         cost = len(json.dumps(value)) + len(name) + 50
-        if batch and (len(batch) == 100 or size + cost > 800_000):
-            yield batch
-            batch, size = {}, 0
-        batch[name] = value
+        if portion and (len(portion) == 100 or size + cost > 800_000):
+            yield portion
+            portion, size = {}, 0
+        portion[name] = value
         size += cost
-    if batch:
-        yield batch
+    if portion:
+        yield portion
 
 
 def _part(name: str, n: int) -> str:

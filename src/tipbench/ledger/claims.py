@@ -145,13 +145,17 @@ class Claims:
             row = next((row for row in rows if not row.is_complete), rows[0])
             self._store.write_tags(row.run_id, mine.tag)
             return
+
+        def made() -> Row | None:
+            there = self._store.cells_with_key(experiment_id, result.cell.key)
+            return next((row for row in there if mine.name in row.tags), None)
+
         self._store.create_run(
             experiment_id,
-            key=result.cell.key,
-            mark=mine.name,
             name=shape.run_name(result),
             started_ms=result.started_ms,
             tags=mine.tag | shape.tags_of(result),
+            made=made,
         )
 
     def _undisputed(self, experiment_id: str, key: str, mine: Claim) -> list[Row]:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, cast
 
+from tipbench.ledger.chunks import storable
 from tipbench.records import (
+    Application,
+    Batch,
     Candidate,
     Cell,
     CellResult,
     Completion,
     Host,
+    Item,
+    Judge,
     Message,
     Model,
     Pin,
     Reading,
     Run,
     Sampling,
+    Verdict,
 )
 
 
@@ -81,3 +88,53 @@ def candidates_to_json(candidates: tuple[Candidate, ...]) -> str:
 
 def candidates_from_json(text: str) -> tuple[Candidate, ...]:
     return _candidates(json.loads(text))
+
+
+def batch_to_json(batch: Batch) -> str:
+    """What its run holds of a batch: all but whose experiment it is, and what is applied to it later."""
+    data = _storable(batch)
+    del data["experiment"], data["applications"]
+    return _readable(data)
+
+
+def batch_from_json(text: str, *, experiment: str) -> Batch:
+    return _batch(json.loads(text) | {"experiment": experiment, "applications": []})
+
+
+def batches_from_json(text: str) -> list[Batch]:
+    """What `to_json` made of a list of batches: with their experiments and applications."""
+    return [_batch(data) for data in json.loads(text)]
+
+
+def _batch(data: dict[str, Any]) -> Batch:
+    items = tuple(Item(**item) for item in data["items"])
+    applications = tuple(_application(each) for each in data["applications"])
+    return Batch(**data | {"items": items, "applications": applications})
+
+
+def application_to_json(application: Application) -> str:
+    return _readable(_storable(application))
+
+
+def application_from_json(text: str) -> Application:
+    return _application(json.loads(text))
+
+
+def _application(data: dict[str, Any]) -> Application:
+    verdicts = tuple(Verdict(**each | {"judge": Judge(**each["judge"])}) for each in data["verdicts"])
+    return Application(**data | {"judge": Judge(**data["judge"]), "verdicts": verdicts})
+
+
+def _readable(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def _storable(value: object) -> Any:  # noqa: ANN401 - whatever JSON may hold
+    """A record as plain values whose texts every database takes."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, Mapping):
+        return {storable(name): _storable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in value]
+    return _storable(_as_dict(value)) if is_dataclass(value) else value

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tipbench.errors import NotFound
-from tipbench.ledger import pins, shape
+from tipbench.ledger import codec, pins, shape
+from tipbench.ledger.batches import another_batch, checked_id, in_order, no_batch
 from tipbench.ledger.cache import Counts
+from tipbench.ledger.chunks import sha256
 from tipbench.records import ExperimentSummary, RunTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tipbench.records import CellResult, Pin, Run
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run
 
 
 class MemoryLedger:
@@ -26,6 +29,7 @@ class MemoryLedger:
         self._lock = threading.Lock()
         self._pins: dict[str, Pin] = {}
         self._runs: dict[str, dict[str, tuple[Run, RunTexts]]] = {}
+        self._batches: dict[str, dict[str, Batch]] = {}
 
     def pin(self, experiment: str, pin: Pin) -> Pin:
         held = self._pins.get(experiment)
@@ -37,12 +41,23 @@ class MemoryLedger:
     def pinned(self, experiment: str) -> Pin | None:
         return self._pins.get(experiment)
 
+    def change_rubric(self, experiment: str, *, rubric_id: str, rubric_hash: str, rubric_text: str) -> Pin:
+        self._check(experiment)
+        pin = replace(
+            self._pins[experiment], rubric_id=rubric_id, rubric_hash=rubric_hash, rubric_text=rubric_text
+        )
+        self._pins[experiment] = pin
+        return pin
+
     def record(self, experiment: str, results: Sequence[CellResult]) -> None:
-        if experiment not in self._runs:
-            raise NotFound(f"there is no experiment {experiment!r} at {self.uri}; it is made by being pinned")
+        self._check(experiment)
         with self._lock:
             for result in shape.settled(results):
                 self._record(experiment, result)
+
+    def _check(self, experiment: str) -> None:
+        if experiment not in self._runs:
+            raise NotFound(f"there is no experiment {experiment!r} at {self.uri}; it is made by being pinned")
 
     def _record(self, experiment: str, result: CellResult) -> None:
         held = self._runs[experiment].get(result.cell.key)
@@ -94,3 +109,48 @@ class MemoryLedger:
             pending=counts.pending,
             newest_ms=counts.newest_ms,
         )
+
+    def add_batch(self, batch: Batch) -> None:
+        checked_id(batch.batch_id, what="a batch")
+        self._check(batch.experiment)
+        new = codec.batch_from_json(codec.batch_to_json(batch), experiment=batch.experiment)
+        with self._lock:
+            held = self._batches.setdefault(batch.experiment, {}).setdefault(batch.batch_id, new)
+        if replace(held, applications=()) != new:
+            raise another_batch(batch.batch_id, where=f"experiment {batch.experiment!r} of {self.uri}")
+
+    def revision(self, experiment: str) -> str:
+        held = (self._pins.get(experiment), self.runs(experiment), self.batches(experiment))
+        return sha256(repr(held)) if held[0] else ""
+
+    def batches(self, experiment: str) -> list[Batch]:
+        found = self._batches.get(experiment, {}).values()
+        return sorted(found, key=lambda batch: (batch.created_ms, batch.batch_id))
+
+    def batch(self, batch_id: str) -> Batch:
+        for batches in self._batches.values():
+            if batch_id in batches:
+                return batches[batch_id]
+        raise no_batch(batch_id, where=f"any experiment of {self.uri}")
+
+    def commit(self, batch: Batch, application: Application) -> None:
+        checked_id(application.application_id, what="an application")
+        self._check(batch.experiment)
+        new = codec.application_from_json(codec.application_to_json(application))
+        with self._lock:
+            held = self._batches.get(batch.experiment, {}).get(batch.batch_id)
+            if held is None:
+                raise no_batch(batch.batch_id, where=f"experiment {batch.experiment!r} of {self.uri}")
+            if application.application_id not in {each.application_id for each in held.applications}:
+                now = replace(held, applications=in_order([*held.applications, new]))
+                self._batches[batch.experiment][batch.batch_id] = now
+
+    def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
+        self._check(experiment)
+        with self._lock:
+            held = {run.run_id: (run, texts) for run, texts in self._runs[experiment].values()}
+            for run_id, mark in marks.items():
+                if run_id not in held:
+                    raise shape.not_one_run(run_id, [], uri=self.uri)
+                run, texts = held[run_id]
+                self._runs[experiment][run.key] = (shape.marked(run, mark), texts)

@@ -1,20 +1,22 @@
-"""Cells in MLflow: one run per cell, recorded once, read in bulk."""
+"""Cells in MLflow: one run per cell, recorded once, read in bulk; beside them batches of what is judged."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, LedgerUnreachable, NotFound
 from tipbench.ledger import pins, shape
 from tipbench.ledger.address import parse_address
+from tipbench.ledger.batches import Batches
 from tipbench.ledger.cache import Cache, Counts
 from tipbench.ledger.chunks import Damaged
 from tipbench.ledger.claims import CellsBusy, Claims, writer_of
 from tipbench.ledger.mlflow_store import Store
+from tipbench.ledger.words import Words
 from tipbench.records import ExperimentSummary, RunTexts
 
 if TYPE_CHECKING:
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
     from tipbench.ledger.claims import Held
     from tipbench.ledger.mlflow_store import ExperimentRow
     from tipbench.ledger.shape import Row
-    from tipbench.records import CellResult, Pin, Run
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run
 
 REVISION = "tipbench.revision"
+MARKS = "tipbench.marks."
 _PROMPT_HASH = "tipbench.prompt_hash"
 
 
@@ -53,6 +56,8 @@ class MlflowLedger:
         self._store = store
         self._home = home
         self._cache = Cache(home / "cache.db")
+        self._batches = Batches(store, self._cache)
+        self._marks = Words(store, MARKS)
         self._registered: set[tuple[str, str]] = set()
 
     @property
@@ -87,6 +92,16 @@ class MlflowLedger:
     def pinned(self, experiment: str) -> Pin | None:
         found = self._experiment(experiment)
         return pins.pin_from_tags(experiment, found.tags) if found else None
+
+    def change_rubric(self, experiment: str, *, rubric_id: str, rubric_hash: str, rubric_text: str) -> Pin:
+        found = self._existing(experiment)
+        held = pins.pin_from_tags(experiment, found.tags)
+        if held is None:
+            raise self._not_pinned(experiment)
+        pin = replace(held, rubric_id=rubric_id, rubric_hash=rubric_hash, rubric_text=rubric_text)
+        if pin != held:
+            self._write_pin(found, pin)
+        return pin
 
     def record(self, experiment: str, results: Sequence[CellResult]) -> None:
         """Each result once. A run ends only after what was written to it has been read back and compared.
@@ -173,7 +188,7 @@ class MlflowLedger:
 
     def _runs(self, found: ExperimentRow) -> list[Run]:
         """From the cache while the revision stands. It was read before the rows, so it is never too new."""
-        revision = found.tags.get(REVISION, "")
+        revision = self._revision(found)
         cached = self._cache.runs(self.uri, found.experiment_id, revision)
         if cached is not None:
             return cached
@@ -181,6 +196,18 @@ class MlflowLedger:
         runs = shape.one_per_key(self._run(row, found.name) for row in rows if row.is_complete)
         self._cache.keep(self.uri, found.experiment_id, revision, runs)
         return runs
+
+    def revision(self, experiment: str) -> str:
+        found = self._experiment(experiment)
+        if found is None or self._batches.under_way(found) or self._marks.under_way(found.tags):
+            return ""
+        cells = self._revision(found)
+        return cells and f"{cells} {self._batches.revision(found)} {found.tags.get(pins.TAG, '')}"
+
+    def _revision(self, found: ExperimentRow, marks: str | None = None) -> str:
+        """What a snapshot of the runs is kept under: the word of the cells and the words of the marks."""
+        cells = found.tags.get(REVISION, "")
+        return cells and f"{cells} {self._marks.revision(found.tags) if marks is None else marks}"
 
     def _run(self, row: Row, experiment: str) -> Run:
         return shape.run_of(row, experiment=experiment, candidates=self._text(row, shape.CANDIDATES))
@@ -223,7 +250,7 @@ class MlflowLedger:
         return sorted(found, key=lambda summary: (-(summary.newest_ms or 0), summary.name))
 
     def _summary(self, found: ExperimentRow) -> ExperimentSummary:
-        revision = found.tags.get(REVISION, "")
+        revision = self._revision(found)
         counts = self._cache.counts(self.uri, found.experiment_id, revision)
         counts = counts or Counts.of(self._runs(found))
         head = pins.pin_head(found.tags) or {}
@@ -238,6 +265,39 @@ class MlflowLedger:
             newest_ms=counts.newest_ms,
             url=self._page(found.experiment_id),
         )
+
+    def add_batch(self, batch: Batch) -> None:
+        self._batches.add(self._existing(batch.experiment), batch)
+
+    def batches(self, experiment: str) -> list[Batch]:
+        found = self._experiment(experiment)
+        return self._batches.all(found) if found else []
+
+    def batch(self, batch_id: str) -> Batch:
+        return self._batches.one(self._store.experiments(tag=pins.TAG), batch_id)
+
+    def commit(self, batch: Batch, application: Application) -> None:
+        self._batches.commit(self._existing(batch.experiment), batch, application)
+
+    def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
+        """Runs that are known to be marked so already are left alone.
+
+        What the cache holds is marked as well and kept under the new words, with the cells' word as it was
+        before: had cells been recorded meanwhile, theirs is another, and all is read anew.
+        """
+        found = self._existing(experiment)
+        cached = self._cache.runs(self.uri, found.experiment_id, self._revision(found)) or []
+        same = {run.run_id for run in cached if run == _marked(run, marks)}
+        new = {run_id: mark for run_id, mark in marks.items() if run_id not in same}
+        if not new:
+            return
+        word = self._marks.begin(found)
+        for run_id, mark in new.items():
+            self._store.write_mark(run_id, mark)
+        revision = self._revision(found, self._marks.end(found, word))
+        if cached:
+            now = [_marked(run, marks) for run in cached]
+            self._cache.keep(self.uri, found.experiment_id, revision, now)
 
     def _page(self, experiment_id: str) -> str | None:
         return f"{self.uri}/#/experiments/{experiment_id}" if self._store.address.is_server else None
@@ -271,13 +331,20 @@ class MlflowLedger:
     def _existing(self, name: str) -> ExperimentRow:
         found = self._experiment(name)
         if found is None:
-            raise NotFound(f"there is no experiment {name!r} at {self.uri}; it is made by being pinned")
+            raise self._not_pinned(name)
         return found
+
+    def _not_pinned(self, name: str) -> NotFound:
+        return NotFound(f"there is no experiment {name!r} at {self.uri}; it is made by being pinned")
 
 
 def _tags(rows: Mapping[str, Row], each: _Written) -> Mapping[str, str]:
     row = rows.get(each.held.row.run_id)
     return row.tags if row else {}
+
+
+def _marked(run: Run, marks: Mapping[str, Mark]) -> Run:
+    return shape.marked(run, marks[run.run_id]) if run.run_id in marks else run
 
 
 def _new_revision() -> dict[str, str]:

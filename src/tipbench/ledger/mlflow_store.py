@@ -16,15 +16,16 @@ from urllib.parse import quote, urlsplit
 
 from tipbench.errors import BadInput, LedgerUnreachable, NotFound
 from tipbench.ledger import artifact_files
-from tipbench.ledger.chunks import batches
+from tipbench.ledger.chunks import portions
 from tipbench.ledger.database import ready_database
 from tipbench.ledger.faults import code_of, fault, is_transient, not_mlflow
-from tipbench.ledger.shape import KEY, KIND, Row
+from tipbench.ledger.shape import KEY, KIND, PENDING, Row, mark_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tipbench.ledger.address import Address
+    from tipbench.records import Mark
 
 T = TypeVar("T")
 
@@ -90,14 +91,19 @@ class Store:
         self._call(lambda client: client.set_experiment_tag(experiment_id, name, value))
 
     def untag_experiment(self, experiment_id: str, name: str) -> None:
-        self._call(lambda client: client.delete_experiment_tag(experiment_id, name))
+        with suppress(NotFound):  # a second try, or another writer's
+            self._call(lambda client: client.delete_experiment_tag(experiment_id, name))
 
     def cells(self, experiment_id: str) -> list[Row]:
         """All cells of an experiment, complete or not."""
-        return self._search([experiment_id], f"tags.`{KIND}` = 'cell'")
+        return self.tagged([experiment_id], KIND, "cell")
 
     def cells_with_key(self, experiment_id: str, key: str) -> list[Row]:
-        return self._search([experiment_id], f"tags.`{KEY}` = '{key}'")
+        return self.tagged([experiment_id], KEY, key)
+
+    def tagged(self, experiment_ids: Sequence[str], name: str, value: str) -> list[Row]:
+        """The runs whose tag has this value, which must hold no quotes."""
+        return self._search(experiment_ids, f"tags.`{name}` = '{value}'")
 
     def cells_like(self, experiment_ids: Sequence[str], start: str) -> list[Row]:
         """The cells whose run id, or else whose key, begins with `start` (letters and digits only)."""
@@ -110,26 +116,24 @@ class Store:
         return self._search([experiment_id], f"attributes.run_id IN ({names})") if run_ids else []
 
     def create_run(
-        self, experiment_id: str, *, key: str, mark: str, name: str, started_ms: int, tags: Mapping[str, str]
+        self,
+        experiment_id: str,
+        *,
+        name: str,
+        started_ms: int,
+        tags: Mapping[str, str],
+        made: Callable[[], Row | None],
     ) -> Row:
-        """Begin a cell's run, its key with it. Where an answer got lost, the run that was made is found.
-
-        `mark` names the tag that this run has and no other.
-        """
-
-        def made() -> Row | None:
-            rows = self.cells_with_key(experiment_id, key)
-            return next((row for row in rows if mark in row.tags), None)
-
-        first, *rest = batches(tags)
+        """Begin a run with its tags. Where an answer got lost, `made` finds the run that was made."""
+        first, *rest = portions(tags)
         row = self._call(
             lambda client: _row(
                 client.create_run(experiment_id, start_time=started_ms, tags=first, run_name=name)
             ),
             perhaps_done=made,
         )
-        for batch in rest:
-            self._write_batch(row.run_id, batch)
+        for portion in rest:
+            self._write_portion(row.run_id, portion)
         return row
 
     def write_params(
@@ -140,11 +144,19 @@ class Store:
         texts = [entities.Param(name, value) for name, value in params.items()]
         self._call(lambda client: client.log_batch(run_id, metrics=numbers, params=texts))
 
-    def write_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        for batch in batches(tags):
-            self._write_batch(run_id, batch)
+    def write_mark(self, run_id: str, mark: Mark) -> None:
+        """The numbers as of now, so that they count before earlier ones, and whether it waits for a judge."""
+        entities = _mlflow().entities
+        now = time.time_ns() // 1_000_000
+        numbers = [entities.Metric(name, value, now, 0) for name, value in mark_numbers(mark).items()]
+        pending = [entities.RunTag(PENDING, str(mark.judge_pending).lower())]
+        self._call(lambda client: client.log_batch(run_id, metrics=numbers, tags=pending))
 
-    def _write_batch(self, run_id: str, tags: Mapping[str, str]) -> None:
+    def write_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        for portion in portions(tags):
+            self._write_portion(run_id, portion)
+
+    def _write_portion(self, run_id: str, tags: Mapping[str, str]) -> None:
         every = [_mlflow().entities.RunTag(name, value) for name, value in tags.items()]
         self._call(lambda client: client.log_batch(run_id, tags=every))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import BadInput, PinConflict
@@ -35,6 +36,11 @@ def merge_pins(experiment: str, held: Pin, new: Pin) -> Pin:
         scenarios={**held.scenarios, **new.scenarios},
         templates={**held.templates, **new.templates},
     )
+
+
+def with_rubric_of(held: Pin, new: Pin) -> Pin:
+    """The held pin, but for the rubric."""
+    return replace(held, rubric_id=new.rubric_id, rubric_hash=new.rubric_hash, rubric_text=new.rubric_text)
 
 
 def _other(held: Pin, new: Pin) -> str:

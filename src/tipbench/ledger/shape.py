@@ -15,7 +15,7 @@ from tipbench.records import Run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tipbench.records import CellResult, Cut, How, Message
+    from tipbench.records import CellResult, Cut, How, Mark, Message
 
 KEY = "tipbench.cell"
 KIND = "tipbench.kind"
@@ -211,8 +211,20 @@ def _outcome(row: Row) -> dict[str, Any]:
         "error": tags.get(ERROR, "no reason was recorded") if failed else None,
         "judge_pending": tags.get(PENDING) == "true",
         "started_ms": int(tags[STARTED]),
-        "metrics": dict(row.metrics),
+        "metrics": {name: value for name, value in row.metrics.items() if math.isfinite(value)},
     }
+
+
+def mark_numbers(mark: Mark) -> dict[str, float]:
+    """What of a mark is written. NaN is: MLflow cannot take a number away, but can hold that it is none."""
+    return {name: float(value) for name, value in mark.metrics.items() if not math.isinf(value)}
+
+
+def marked(run: Run, mark: Mark) -> Run:
+    """The run once it is marked; a number that is not known any more is gone."""
+    numbers = {**run.metrics, **mark_numbers(mark)}
+    known = {name: value for name, value in numbers.items() if math.isfinite(value)}
+    return replace(run, metrics=known, judge_pending=mark.judge_pending)
 
 
 def one_per_key(runs: Iterable[Run]) -> list[Run]:

@@ -17,7 +17,7 @@ from tipbench.errors import SpoolUnusable
 from tipbench.ledger.address import public_uri
 from tipbench.ledger.codec import pin_from_json, result_from_json, to_json
 from tipbench.ledger.locks import file_lock
-from tipbench.ledger.pins import merge_pins
+from tipbench.ledger.pins import merge_pins, with_rubric_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -150,10 +150,13 @@ class Spool:
             return self._pin(db, self._stored(ledger_uri), experiment)
 
     def remember(self, ledger_uri: str, experiment: str, pin: Pin, done: Iterable[str] = ()) -> None:
-        """Keep what the ledger said, for a time when it cannot be reached."""
+        """Keep what the ledger said, for a time when it cannot be reached.
+
+        Its rubric is taken over: a person may have changed the one that the experiment is pinned to.
+        """
         ledger = self._stored(ledger_uri)
         with self._transaction() as db:
-            self._keep_pin(db, ledger, experiment, pin)
+            self._keep_pin(db, ledger, experiment, pin, same_rubric=False)
             db.executemany(
                 "INSERT OR IGNORE INTO done VALUES (?, ?, ?)", ((ledger, experiment, k) for k in done)
             )
@@ -205,12 +208,15 @@ class Spool:
                 f"the spool {self.path} holds results of a newer tipbench; use that one"
             ) from None
 
-    def _keep_pin(self, db: sqlite3.Connection, ledger: str, experiment: str, pin: Pin) -> None:
+    def _keep_pin(
+        self, db: sqlite3.Connection, ledger: str, experiment: str, pin: Pin, *, same_rubric: bool = True
+    ) -> None:
         """Widen the pin by what is new. A text that changed under its id is refused here at the latest."""
         if self._pinned.get((ledger, experiment)) is pin:
             return
         held = self._pin(db, ledger, experiment)
-        merged = merge_pins(experiment, held, pin) if held else pin
+        before = held if held is None or same_rubric else with_rubric_of(held, pin)
+        merged = merge_pins(experiment, before, pin) if before else pin
         if merged != held:
             text = to_json(merged)
             db.execute(

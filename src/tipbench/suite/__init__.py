@@ -1,5 +1,7 @@
 """Suites: what is evaluated. A rubric, prompt versions and scenarios, in files that a person writes."""
 
+from tipbench.suite.anchor_file import read_anchor_bank, write_anchor_bank
+from tipbench.suite.anchors import Anchor, Reference, merge_banks, normalised
 from tipbench.suite.check import check_suite
 from tipbench.suite.create import new_suite
 from tipbench.suite.formula import Formula, parse_formula
@@ -14,6 +16,7 @@ from tipbench.suite.suite import Suite, render
 
 __all__ = [
     "SHIPPED",
+    "Anchor",
     "Flag",
     "Formula",
     "Imported",
@@ -21,6 +24,7 @@ __all__ = [
     "Output",
     "Problem",
     "Prompt",
+    "Reference",
     "Reply",
     "ReplyKind",
     "Rubric",
@@ -30,7 +34,11 @@ __all__ = [
     "check_suite",
     "import_scenarios",
     "load_suite",
+    "merge_banks",
     "new_suite",
+    "normalised",
     "parse_formula",
+    "read_anchor_bank",
     "render",
+    "write_anchor_bank",
 ]

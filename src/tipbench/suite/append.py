@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from tipbench.suite.files import LARGE, decoded, read_bytes
 from tipbench.suite.load import layered_personas
 from tipbench.suite.problems import Problems
 from tipbench.suite.scenario import ScenarioFile, read_scenarios
-from tipbench.suite.yamldoc import scalar
+from tipbench.suite.yamldoc import UNPRINTABLE, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _EMPTY_LIST = re.compile(r"(scenarios:)\s*\[\s*\](\s*(?:#.*)?)")
-_PLAIN = re.compile(r"[A-Za-z][\w ,.'()/&+%€$-]*(?<! )")
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 Entry = tuple["Scenario", "Mapping[str, Any]"]
 
@@ -59,8 +56,8 @@ def _check(old: ScenarioFile, new: ScenarioFile, added: Sequence[Scenario], path
     found = [scenario for scenario, _ in new.scenarios]
     if found[: len(kept)] != kept or len(found) != len(kept) + len(added):
         raise SuiteError(path, "its layout cannot be added to; write all scenarios as '- id:' lines")
-    for written, scenario in zip(found[len(kept) :], added, strict=True):
-        if written != scenario:
+    for entry, scenario in zip(found[len(kept) :], added, strict=True):
+        if entry != scenario:
             raise SuiteError(
                 path, f"the values of '{scenario.id}' cannot be kept as they are; write them as text"
             )
@@ -111,25 +108,19 @@ def _entry(values: Mapping[str, Any], indent: str) -> Iterator[str]:
 def _lines(name: str, value: object) -> Iterator[str]:
     if isinstance(value, list) and value and not any(isinstance(item, (list, dict)) for item in value):
         yield f"{name}:"
-        yield from (f"  - {_written(item)}" for item in value)
+        yield from (f"  - {written(item)}" for item in value)
     elif isinstance(value, str) and _fits_block(value):
         yield f"{name}: |-"
         yield from (f"  {line}" if line else "" for line in value.split("\n"))
     else:
-        yield f"{name}: {_written(value)}"
+        yield f"{name}: {written(value)}"
 
 
 def _fits_block(text: str) -> bool:
     """Whether a text of several lines can be written as it is, below `|-`."""
     lines = text.split("\n")
-    plain = all(line == line.strip() for line in lines) and not _UNPRINTABLE.search(text) and "\t" not in text
+    plain = all(line == line.strip() for line in lines) and not UNPRINTABLE.search(text) and "\t" not in text
     return len(lines) > 1 and bool(lines[0]) and bool(lines[-1]) and plain
-
-
-def _written(value: object) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and scalar(value) == value:
-        return value
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def replace_file(path: Path, before: bytes, after: bytes) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tipbench.records import content_hash
+from tipbench.suite.anchor_file import BANK
 from tipbench.suite.load import find_suite, read_suite
 from tipbench.suite.problems import Problem, Problems, listed
 from tipbench.suite.suite import USUAL_TIPS, Suite, render
@@ -15,9 +17,12 @@ if TYPE_CHECKING:
     import os
 
     from tipbench.suite.prompt import Prompt
+    from tipbench.suite.rubric import Scale
 
 CHARACTERS_PER_TOKEN = 4
 FEW_SCENARIOS = 4
+FEW_ANCHORS = 4
+FEW_JUDGEMENTS = 4
 
 
 def check_suite(name_or_path: str | os.PathLike[str]) -> list[Problem]:
@@ -28,6 +33,8 @@ def check_suite(name_or_path: str | os.PathLike[str]) -> list[Problem]:
         _warn_prompts(suite, problems)
         _warn_scenarios(suite, problems)
         _warn_limit(suite, problems)
+        if suite.anchors:
+            _warn_anchors(suite, problems)
     return sorted(problems.found, key=lambda problem: problem.warning)
 
 
@@ -82,6 +89,37 @@ def _warn_limit(suite: Suite, problems: Problems) -> None:
             f"max_chars {suite.reply.max_chars} is not above the rubric's limit of {limit.most}, so that "
             "a schema hides overlong replies",
         )
+
+
+def _warn_anchors(suite: Suite, problems: Problems) -> None:
+    path, count = suite.path / BANK, Counter(anchor.scenario_id for anchor in suite.anchors)
+    bare = [scenario.id for scenario in suite.scenarios if count[scenario.id] < FEW_ANCHORS]
+    if bare:
+        problems.warn(path, f"fewer than {FEW_ANCHORS} anchors are of the scenarios {listed(bare)}")
+    thin = [anchor.id for anchor in suite.anchors if anchor.n_references < FEW_JUDGEMENTS]
+    if thin:
+        problems.warn(path, f"fewer than {FEW_JUDGEMENTS} judgements are behind the anchors {listed(thin)}")
+    for scale in suite.rubric.scales:
+        _warn_span(suite, scale, problems)
+    unseen = sum(not anchor.by_people for anchor in suite.anchors)
+    if unseen:
+        problems.warn(
+            path,
+            f"no person has judged {unseen} of the {len(suite.anchors)} anchors, so that what they say of a "
+            "judge is provisional; 'tipbench judge anchors' recalibrates them",
+        )
+
+
+def _warn_span(suite: Suite, scale: Scale, problems: Problems) -> None:
+    """A judge who drifts at one end of a scale is seen only by anchors that are there."""
+    means = [anchor.reference[scale.name] for anchor in suite.anchors]
+    near = (scale.high - scale.low) / 4
+    for end, reached in (
+        (scale.low, min(means) <= scale.low + near),
+        (scale.high, max(means) >= scale.high - near),
+    ):
+        if not reached:
+            problems.warn(suite.path / BANK, f"no anchor is near {end} on '{scale.name}'")
 
 
 def _names(prompt: Prompt) -> frozenset[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipbench.errors import NotFound, SuiteError
+from tipbench.errors import BadInput, NotFound, SuiteError
 from tipbench.records import content_hash
+from tipbench.suite.anchor_file import BANK, BankFile, read_bank
+from tipbench.suite.anchors import Anchor, BankInTheMaking
 from tipbench.suite.files import LARGE, read_text
 from tipbench.suite.form import Form
 from tipbench.suite.problems import Problems, did_you_mean, listed
@@ -118,9 +120,10 @@ def read_suite(folder: Folder, problems: Problems, *, may_be_empty: bool = False
     rubric = _rubric(heads, problems)
     _check_defaults(heads[-1], prompts, problems)
     check_renders(prompts, scenarios, reply, problems)
+    anchors = _anchors(heads, rubric, scenarios, problems)
     if problems.errors or rubric is None:
         return None
-    return _assembled(heads, reply, rubric, prompts, scenarios)
+    return replace(_assembled(heads, reply, rubric, prompts, scenarios), anchors=anchors)
 
 
 def _assembled(
@@ -282,6 +285,42 @@ def layered_personas(folder: Folder) -> Mapping[str, Any]:
     for head in _heads(folder, problems):
         personas = scenario_file(head.folder, personas, problems).personas
     return personas
+
+
+def _anchors(
+    heads: list[Head], rubric: Rubric | None, scenarios: list[Scenario], problems: Problems
+) -> tuple[Anchor, ...]:
+    """The anchors of the suite and of those it extends that were judged under its rubric."""
+    bank = BankInTheMaking()
+    unsure = any(problem.path.name == "scenarios.yaml" for problem in problems.errors)
+    if rubric is None or unsure:  # what is wrong there would show again at every anchor
+        return ()
+    ids = [scenario.id for scenario in scenarios]
+    for head in heads:
+        if head.folder.has(BANK):
+            path = head.folder.path / BANK
+            with problems.gather():
+                text = head.folder.text(BANK, limit=LARGE)
+                file = read_bank(text, path=path, rubric=rubric, scenario_ids=ids, problems=problems)
+                _warn_stale(file, path, own=heads[-1], problems=problems)
+                _add_all(bank, file, path, problems)
+    return bank.anchors
+
+
+def _add_all(bank: BankInTheMaking, file: BankFile, path: Path, problems: Problems) -> None:
+    for anchor, line in file.anchors:
+        try:
+            bank.add(anchor)
+        except BadInput as error:
+            problems.add(path, str(error), line=line)
+
+
+def _warn_stale(file: BankFile, path: Path, *, own: Head, problems: Problems) -> None:
+    if file.stale and path.parent == own.folder.path:
+        problems.warn(path, file.stale, line=file.line)
+    elif file.stale:
+        message = f"the anchors of '{path.parent.name}' are not used: they were judged under another rubric"
+        problems.warn(own.folder.path / "rubric.md", message)
 
 
 def _check_defaults(own: Head, prompts: list[Prompt], problems: Problems) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from tipbench.errors import BadInput
@@ -76,6 +77,17 @@ class Rubric:
 
     def score(self, scores: Mapping[str, float], flags: Mapping[str, bool]) -> float:
         """The composite of one candidate. Every scale needs a score within it, every flag its value."""
+        given = (*scores.items(), *flags.items())
+        if given not in self._worked_out:
+            self._worked_out[given] = self._score(scores, flags)
+        return self._worked_out[given]
+
+    @cached_property
+    def _worked_out(self) -> dict[tuple[tuple[str, float], ...], float]:
+        """Composites by what they were made of: thousands of candidates share some hundred of them."""
+        return {}
+
+    def _score(self, scores: Mapping[str, float], flags: Mapping[str, bool]) -> float:
         names = {scale.name: _within(scale, scores) for scale in self.scales}
         unknown = sorted(set(scores) - set(names))
         if unknown:

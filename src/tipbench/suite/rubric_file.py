@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import re
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipbench.errors import FormulaError
+from tipbench.errors import BadInput, FormulaError
 from tipbench.records import content_hash
 from tipbench.suite.document import Document, parse_document
 from tipbench.suite.form import Form
 from tipbench.suite.formula import Formula, parse_formula
-from tipbench.suite.problems import did_you_mean, listed
+from tipbench.suite.problems import Problems, did_you_mean, listed
 from tipbench.suite.rubric import FLAGS, Flag, Limit, Rubric, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from tipbench.suite.problems import Problems
     from tipbench.suite.yamldoc import Node
 
 # Names that stand beside the scales in a judge's file or in a run's metrics.
@@ -36,6 +35,7 @@ _TAKEN = frozenset(
         "output_tokens",
         "tokens_per_s",
         "diversity",
+        "memory_bytes",
     ]
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
@@ -70,6 +70,16 @@ def read_rubric(text: str, *, path: Path, problems: Problems) -> Rubric | None:
         hash=content_hash(text),
         path=path,
     )
+
+
+def rubric_from_text(text: str, *, name: str) -> Rubric:
+    """The rubric of a text that was a file once; `name` says where the text is now."""
+    problems = Problems()
+    rubric = read_rubric(text, path=Path(name), problems=problems)
+    problems.raise_first()
+    if rubric is None:
+        raise BadInput(f"{name} holds no rubric that this version of tipbench can read")
+    return rubric
 
 
 def _scales(form: Form) -> tuple[Scale, ...]:

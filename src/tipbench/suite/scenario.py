@@ -44,6 +44,11 @@ class Scenario:
         """All its values in one text: what a candidate may repeat without having thought of it."""
         return "\n".join(_values(self.variables))
 
+    @property
+    def described(self) -> str:
+        """The scenario as a judge reads it: its title, then each variable by name."""
+        return "\n".join([self.title, *_described(self.variables)])
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioFile:
@@ -168,6 +173,19 @@ def _nulls(value: object, name: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _nulls(inner, name)
+
+
+def _described(variables: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    for name, value in variables.items():
+        shown = name.replace("_", " ")
+        if isinstance(value, dict):
+            yield f"{indent}{shown}:"
+            yield from _described(value, f"{indent}  ")
+        elif isinstance(value, list):
+            yield f"{indent}{shown}:"
+            yield from (f"{indent}  - {', '.join(_values(entry))}" for entry in value)
+        else:
+            yield f"{indent}{shown}: {value}"
 
 
 def _values(value: object) -> Iterator[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tipbench.suite.anchors import Anchor
     from tipbench.suite.prompt import Prompt
     from tipbench.suite.reply import Reply
     from tipbench.suite.rubric import Rubric
@@ -29,7 +30,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A rubric, prompt versions and scenarios; the hash covers all of them, but no title and no path."""
+    """A rubric, prompt versions and scenarios; the hash covers all of them, but no title and no path.
+
+    Nor does it cover the anchors, which change nothing that is generated.
+    """
 
     id: str
     title: str
@@ -42,6 +46,7 @@ class Suite:
     num_ctx: int
     num_predict: int
     hash: str
+    anchors: tuple[Anchor, ...] = ()
 
     def prompt(self, prompt_id: str) -> Prompt:
         return _found(prompt_id, self._prompts, what=f"prompt in the suite '{self.id}'")

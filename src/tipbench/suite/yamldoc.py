@@ -6,6 +6,7 @@ the way it prints (`30`, `1.5`; `007` and `1.10` are text), and a key that is th
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Union
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 20
 MOST_NODES = 500_000
+UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 Value = Union[str, int, float, bool, None, "list[Node]", "dict[str, Node]"]
 
@@ -45,6 +47,7 @@ _WORDS: dict[str, bool | None] = {
 }
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,99})", re.ASCII)
 _REAL = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z][\w ,.'()/&+%€$-]*(?<! )")
 _TEXT_TAGS = (None, "!", "tag:yaml.org,2002:str")
 
 
@@ -93,6 +96,18 @@ def number(text: str) -> str | int | float:
     if _REAL.fullmatch(text) and repr(float(text)) == text:
         return float(text)
     return text
+
+
+def written(value: object) -> str:
+    """A value on one line that reads back as it is; words that need no quotes have none."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and scalar(value) == value:
+        return value
+    return quoted(value)
+
+
+def quoted(value: object) -> str:
+    """A value on one line, its texts always in double quotes."""
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _events(text: str, *, path: Path, first_line: int, loader: type[Any]) -> Iterator[Event]:

@@ -108,6 +108,7 @@ class Recorder:
             ledger = the_ledger(self._settings)
             self._pin = ledger.pin(experiment, pin)
             done = {run.key for run in ledger.runs(experiment) if run.status == "done"}
+            self._spool.remember(self.ledger_uri, experiment, self._pin)
         except LedgerUnreachable as error:
             self._emit(
                 {"event": "notice", "message": f"{error}; going on: cells are kept on this disk meanwhile"}

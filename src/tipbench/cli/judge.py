@@ -1,0 +1,430 @@
+"""`judge`: blinded batches out, verdicts in, and how far both can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timezone
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tipbench.cli import anchors
+from tipbench.cli.bench import AsJson, ledger_options
+from tipbench.cli.options import settings_options
+from tipbench.cli.progress import follow
+from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
+from tipbench.errors import CheckFailed
+from tipbench.settings import Settings
+
+if TYPE_CHECKING:
+    from tipbench.workflows.applying import Applied
+    from tipbench.workflows.judge_status import JudgeState, JudgeStatus
+
+LEDGER = ("experiment", "mlflow_url", "mlflow_host_header")
+AUTO = (
+    *LEDGER, "suite", "ollama_url", "max_model_b", "engine", "gguf", "keep_alive", "pull", "evict", "wait",
+    "timeout", "retries", "unload_timeout",
+)  # fmt: skip
+
+app = typer.Typer(
+    help="Judge candidates blind: export a batch, score it, apply it; or let an agent or a model do it.",
+    no_args_is_help=True,
+)
+app.add_typer(anchors.app, name="anchors")
+
+
+class Kind(str, Enum):
+    """Who fills in a batch."""
+
+    human = "human"
+    agent = "agent"
+
+
+Force = Annotated[bool, typer.Option("--force", help="replace a file that is there")]
+JudgeName = Annotated[
+    str, typer.Option("--judge", metavar="NAME", help="for whom: the batch then comes back from nobody else")
+]
+
+
+@app.command("export")
+@settings_options(*LEDGER, "suite")
+def export_command(
+    *,
+    settings: Settings,
+    out: Annotated[
+        str, typer.Option("--out", metavar="FILE", help="the file to write; with --all, the folder")
+    ] = "batch.json",
+    judge: JudgeName = "",
+    kind: Annotated[Kind, typer.Option("--kind", help="what the judge is")] = Kind.human,
+    size: Annotated[
+        int, typer.Option("--size", min=3, max=60, help="items in a batch, checks included")
+    ] = 60,
+    tips_per_cell: Annotated[
+        int,
+        typer.Option("--tips-per-cell", min=0, help="judge only the first so many of each cell; 0 is all"),
+    ] = 0,
+    race: Annotated[
+        bool, typer.Option("--race", help="leave out combinations that can no longer win")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="all batches that are left, as files in the folder --out")
+    ] = False,
+    second: Annotated[
+        bool,
+        typer.Option("--second", help="what others have judged and --judge has not, to measure agreement"),
+    ] = False,
+    adjudicate: Annotated[
+        bool,
+        typer.Option(
+            "--adjudicate", help="what judges were 2 or more points apart on; these verdicts replace theirs"
+        ),
+    ] = False,
+    again: Annotated[
+        str, typer.Option("--batch", metavar="ID", help="write the file of this batch once more, empty")
+    ] = "",
+    new_rubric: Annotated[
+        bool,
+        typer.Option(
+            "--new-rubric", help="judge anew under the suite's present rubric; earlier verdicts stop counting"
+        ),
+    ] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the next blinded batch: up to 50 candidates, with anchors and foils hidden among them.
+
+    Fill in the `judge` fields of the file (its first lines say how), or let an agent do it, then apply it.
+    Batches go slot by slot through all scenarios, so that stopping anywhere leaves a fair comparison.
+
+    Example: tipbench judge export --experiment tip-bench-may --out batch.json --judge anna
+    """
+    from tipbench.workflows.exporting import Order, export, export_again
+
+    if again:
+        written = [export_again(settings, again, out=out, force=force)]
+    else:
+        order = Order(
+            judge=judge.strip(),
+            kind=kind.value,
+            size=size,
+            race=race,
+            tips_per_cell=tips_per_cell,
+            second=second,
+            adjudicate=adjudicate,
+            every=every,
+            new_rubric=new_rubric,
+        )
+        written = export(settings, order, out=out, force=force)
+    if as_json:
+        print_json([asdict(one) for one in written])
+        return
+    for one in written:
+        say(f"{one.path}: batch {one.batch_id}, {count(one.items, 'item')}")
+    if len(written) == 1:
+        say(f"Next: fill it in, then {typed('judge', 'apply', written[0].path, *ledger_options(settings))}")
+
+
+@app.command("apply")
+@settings_options("mlflow_url", "mlflow_host_header", "suite")
+def apply_command(
+    *,
+    settings: Settings,
+    files: Annotated[list[str], typer.Argument(help="judge files; each is applied whole or not at all")],
+    rejudge: Annotated[
+        bool,
+        typer.Option("--rejudge", help="add scores that differ from the judge's earlier ones; both are kept"),
+    ] = False,
+    accept_drift: Annotated[
+        bool, typer.Option("--accept-drift", help="take in a batch whose anchors show drift, and mark it so")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record the scores of filled-in judge files, once the hidden items speak for them.
+
+    A file may be applied half filled in, and again later. The same file twice changes nothing. Exit code 4
+    is a batch that was rejected, with the reason.
+    """
+    from tipbench.workflows.anchoring import apply_anchors, is_calibration
+    from tipbench.workflows.applying import apply_file
+
+    rejected: list[CheckFailed] = []
+    done: list[Applied] = []
+    for path in files:
+        if is_calibration(path):
+            grown = apply_anchors(settings, path)
+            tell(f"{path}: {count(grown.added, 'anchor')} calibrated, kept in {grown.path}")
+            continue
+        try:
+            applied = apply_file(settings, path, rejudge=rejudge, accept_drift=accept_drift)
+        except CheckFailed as error:
+            if len(files) == 1:
+                raise
+            tell(f"{path}: {error}")
+            rejected.append(error)
+            continue
+        done.append(applied)
+        if not as_json:
+            _print_applied(applied)
+    if as_json:
+        print_json([_applied_json(one) for one in done])
+    elif done and not rejected:
+        _say_next(done[-1], settings)
+    if rejected:
+        raise CheckFailed(f"{len(rejected)} of {count(len(files), 'file')} rejected")
+
+
+def _print_applied(applied: Applied) -> None:
+    say(applied.sentence, style="bold")
+    provisional = " (provisional: no person has judged the anchors yet)" if applied.drift.provisional else ""
+    say(f"  {applied.drift.reason}{provisional}")
+
+
+def _applied_json(applied: Applied) -> dict[str, object]:
+    return {
+        "batch": applied.batch_id,
+        "experiment": applied.experiment,
+        "judge": applied.judge,
+        "new": applied.new,
+        "changed": applied.changed,
+        "unchanged": applied.unchanged,
+        "skipped": applied.skipped,
+        "cells_pending": applied.pending,
+        "drift": asdict(applied.drift),
+    }
+
+
+def _say_next(applied: Applied, settings: Settings) -> None:
+    where = ledger_options(settings)
+    if applied.pending:
+        more = typed("judge", "export", "--experiment", applied.experiment, *where)
+        say(f"{count(applied.pending, 'cell')} still waiting for a judge: {more}")
+    say(f"Next: {typed('compare', '--experiment', applied.experiment, *where)}")
+
+
+@app.command("status")
+@settings_options(*LEDGER)
+def status_command(*, settings: Settings, as_json: AsJson = False) -> None:
+    """Show what is judged and what is pending, each judge's drift, how far judges agree, and what is left
+    to do.
+    """
+    from tipbench.workflows.judge_status import judge_status
+
+    found = judge_status(settings)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _print_status(found, settings)
+
+
+def _print_status(found: JudgeState, settings: Settings) -> None:
+    say(
+        f"{found.experiment}: {found.judged} of {count(found.wanted, 'candidate')} judged under "
+        f"{found.rubric_id}, "
+        f"{found.pending} pending in {count(found.cells_pending, 'cell')}",
+        style="bold",
+    )
+    if found.pending:
+        say(f"  about {count(found.minutes_left, 'minute')} left, at {found.seconds_each:.0f} s each")
+    elif found.wanted:
+        say("  everything that is wanted is judged")
+    if found.settled:
+        say("  judging further cannot change the winner")
+    if found.raced_out:
+        say(f"  raced out: {', '.join(found.raced_out)}")
+    if found.old_verdicts:
+        say(f"  {count(found.old_verdicts, 'verdict')} under an earlier rubric: kept, not counted")
+    for note in found.notes:
+        say(f"  {note}")
+    if found.judges:
+        _print_judges(found)
+    if found.open_batches:
+        _print_open(found)
+    if not found.judges and found.pending:
+        say(f"Next: {typed('judge', 'export', '--experiment', found.experiment, *ledger_options(settings))}")
+
+
+def _print_judges(found: JudgeState) -> None:
+    heading("judges")
+    rows = [
+        (
+            one.judge.id,
+            one.judge.kind,
+            str(one.verdicts),
+            str(one.batches),
+            "–" if one.severity is None else f"{one.severity:+.1f}",
+            str(one.objections),
+            _drift_word(one),
+        )
+        for one in found.judges
+    ]
+    numbers = ("candidates", "batches", "severity", "objections")
+    print_rows(("judge", "kind", *numbers, "drift"), rows, right=numbers)
+    for one in found.judges:
+        _print_chart(one)
+        _print_comparison(one)
+    _print_agreement(found)
+
+
+def _drift_word(one: JudgeStatus) -> str:
+    if not one.chart:
+        return "not checked"
+    last = one.chart[-1]
+    return f"z {last.z:+.1f}, moving average {last.ewma:+.2f} (limit {last.limit:.2f})"
+
+
+def _print_chart(one: JudgeStatus) -> None:
+    """The judge's last batches: a bar to the left is too strict, to the right too generous."""
+    if len(one.chart) < 2:
+        return
+    say(f"{one.judge.id}: drift by batch, moving average within ± limit is fine", style="dim")
+    for point in one.chart[-12:]:
+        mark = "!" if point.beyond else "accepted" if point.accepted else ""
+        say(
+            f"  {point.batch_id}  {_bar(point.ewma, point.limit)}  {point.ewma:+.2f} ± {point.limit:.2f} "
+            f"{mark}"
+        )
+
+
+def _bar(value: float, limit: float, *, half: int = 12) -> str:
+    """`[      |###   ]`: the bracket is the limit; what goes beyond it is drawn beyond it."""
+    reach = min(round(abs(value) / limit * half), half + 3) if limit else 0
+    left, right = (reach, 0) if value < 0 else (0, reach)
+    return f"{'█' * left:>{half + 3}}│{'█' * right:<{half + 3}}"
+
+
+def _print_comparison(one: JudgeStatus) -> None:
+    if one.compared is None:
+        return
+    if not one.compared.n:
+        say(f"{one.judge.id}: not compared with people yet; they have no candidate in common")
+        return
+    scales = ", ".join(
+        f"{name}: bias {_signed(s.bias)}, alpha {_share(s.alpha)}, r {_share(s.correlation)}"
+        for name, s in one.compared.scales.items()
+    )
+    trust = "agrees well enough to rank alone" if one.compared.passes else "does not rank alone"
+    say(f"{one.judge.id} against {one.compared.people}s on {one.compared.n}: {scales}; {trust}")
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _print_agreement(found: JudgeState) -> None:
+    agreed = found.agreement
+    if not agreed.n_items:
+        say(
+            "agreement: nothing is judged by two judges yet (judge export --second --judge NAME)", style="dim"
+        )
+        return
+    alphas = ", ".join(f"{name} {_share(alpha)}" for name, alpha in agreed.alpha.items())
+    few = "" if agreed.enough else "; at least 60 are needed to lean on it"
+    word = f" ({agreed.word})" if agreed.word else ""
+    say(f"agreement (Krippendorff's alpha) on {count(agreed.n_items, 'candidate')}: {alphas}{word}{few}")
+    if agreed.gaps:
+        disputed = len({gap.candidate for gap in agreed.gaps})
+        say(f"{count(disputed, 'candidate')} to adjudicate: judge export --adjudicate")
+
+
+def _print_open(found: JudgeState) -> None:
+    heading("batches out")
+    rows = [
+        (one.batch_id, one.judge or "anybody", f"{one.judged} of {one.items}", _day(one.created_ms))
+        for one in found.open_batches
+    ]
+    print_rows(("batch", "for", "judged", "since"), rows)
+
+
+def _day(moment_ms: int) -> str:
+    return datetime.fromtimestamp(moment_ms / 1000, timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+@app.command("auto")
+@settings_options(*AUTO)
+def auto_command(
+    *,
+    settings: Settings,
+    judge: Annotated[str, typer.Option("--judge", help="proxy, ollama:MODEL or openai:MODEL")],
+    base_url: Annotated[
+        str,
+        typer.Option(
+            "--base-url",
+            envvar="OPENAI_BASE_URL",
+            help="where openai:MODEL is served; the key is taken from OPENAI_API_KEY",
+        ),
+    ] = "",
+    same_family: Annotated[
+        bool, typer.Option("--same-family", help="allow a judge of a contestant's family")
+    ] = False,
+    as_json: AsJson = False,
+    events: Annotated[
+        str | None, typer.Option("--events", metavar="FILE", help="append progress to FILE as JSON lines")
+    ] = None,
+) -> None:
+    """Let a model, or the proxy's rules, score what it has not scored yet.
+
+    Its verdicts are never averaged with people's, and it ranks alone only where it is known to agree with
+    people. A model runs after the collection, alone in memory. Interrupted, it goes on where it stopped.
+    """
+    from tipbench.workflows.auto_judging import judge_automatically
+
+    with follow(events=events, quiet=as_json) as emit:
+        found = judge_automatically(settings, judge, emit=emit, base_url=base_url, same_family=same_family)
+    if as_json:
+        print_json({name: value for name, value in asdict(found).items() if name != "stopped"})
+    else:
+        unread = f", {found.unread} could not be read from its replies" if found.unread else ""
+        say(f"{found.experiment}: {count(found.judged, 'candidate')} judged by {found.judge}{unread}")
+        say(f"Next: {typed('judge', 'status', '--experiment', found.experiment, *ledger_options(settings))}")
+    if found.stopped is not None:
+        raise found.stopped
+
+
+@app.command("mcp")
+@settings_options(*LEDGER, "suite")
+def mcp_command(
+    *,
+    settings: Settings,
+    judge: Annotated[
+        str, typer.Option("--judge", metavar="NAME", help="the agent's name as a judge")
+    ] = "agent",
+    model: Annotated[
+        str, typer.Option("--model", help="the model behind the agent, kept with its verdicts")
+    ] = "",
+    size: Annotated[
+        int, typer.Option("--size", min=3, max=60, help="items in a batch, checks included")
+    ] = 60,
+    tips_per_cell: Annotated[
+        int,
+        typer.Option("--tips-per-cell", min=0, help="judge only the first so many of each cell; 0 is all"),
+    ] = 0,
+    race: Annotated[
+        bool, typer.Option("--race", help="leave out combinations that can no longer win")
+    ] = False,
+) -> None:
+    """Serve the judging of an experiment to an agent over MCP, on standard input and output.
+
+    For Claude Code: claude mcp add tipbench -- tipbench judge mcp --experiment tip-bench-may
+    """
+    from tipbench.records import Judge
+    from tipbench.workflows.desk import JudgesDesk
+    from tipbench.workflows.exporting import Order
+    from tipbench.workflows.mcp_server import serve_mcp
+
+    name = judge.strip() or "agent"
+    order = Order(judge=name, kind="agent", size=size, tips_per_cell=tips_per_cell, race=race)
+    serve_mcp(JudgesDesk(settings=settings, judge=Judge(id=name, kind="agent", model=model), order=order))
+
+
+@app.command("rebuild")
+@settings_options(*LEDGER)
+def rebuild_command(*, settings: Settings) -> None:
+    """Derive anew what cells show of their verdicts: scores, composite, n_judged, judge_pending."""
+    from tipbench.workflows.applying import rebuild
+
+    say(f"{settings.experiment}: {count(rebuild(settings), 'cell')} brought up to date")

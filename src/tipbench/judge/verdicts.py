@@ -1,0 +1,167 @@
+"""From verdicts to the scores that count: whose count, how they are pooled, and what is still wanted.
+
+Verdicts of different kinds of judges are never averaged. A ranking stands on one kind, its ground; a
+candidate's scores are then the mean over the judges of that kind of each one's latest verdict.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import fsum
+from typing import TYPE_CHECKING, get_args
+
+from tipbench.errors import BadSetting
+from tipbench.judge.candidates import candidate_key
+from tipbench.judge.scoring import known_values, labels, slot_texts, slot_values
+from tipbench.records import JudgeKind, Mark
+from tipbench.suite.problems import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from tipbench.judge.scoring import Rubric, Scores
+    from tipbench.records import Judge, Run, Verdict
+
+KINDS: tuple[JudgeKind, ...] = get_args(JudgeKind)
+
+
+def under(verdicts: Iterable[Verdict], rubric_hash: str) -> list[Verdict]:
+    """The verdicts under one rubric, oldest first; those of one moment stay in their order."""
+    return sorted((one for one in verdicts if one.rubric_hash == rubric_hash), key=lambda one: one.at_ms)
+
+
+def latest(verdicts: Iterable[Verdict], *, rubric_hash: str) -> dict[str, dict[Judge, Verdict]]:
+    """By candidate, each judge's latest verdict of his own, adjudications left out.
+
+    A judge is known by name and kind: the same name with another model is the same judge.
+    """
+    found: dict[str, dict[tuple[str, str], Verdict]] = defaultdict(dict)
+    for verdict in under(verdicts, rubric_hash):
+        if not verdict.adjudicated:
+            found[verdict.candidate][verdict.judge.kind, verdict.judge.id] = verdict
+    return {key: {one.judge: one for one in by.values()} for key, by in found.items()}
+
+
+def adjudicated(
+    verdicts: Iterable[Verdict], *, rubric_hash: str, kinds: Container[JudgeKind]
+) -> dict[str, Verdict]:
+    """By candidate, the latest adjudicated verdict by a judge of these kinds or by any human."""
+    settled = (one for one in under(verdicts, rubric_hash) if one.adjudicated)
+    return {one.candidate: one for one in settled if one.judge.kind in kinds or one.judge.kind == "human"}
+
+
+def counted(
+    verdicts: Iterable[Verdict], *, rubric_hash: str, kind: JudgeKind
+) -> dict[str, Mapping[str, float]]:
+    """The scores that count on this ground, by candidate.
+
+    An adjudicated verdict of this kind, or by any human, replaces what the judges of this kind gave.
+    """
+    verdicts = list(verdicts)
+    given = {
+        candidate: own
+        for candidate, by_judge in latest(verdicts, rubric_hash=rubric_hash).items()
+        if (own := [one.scores for judge, one in by_judge.items() if judge.kind == kind])
+    }
+    settled = adjudicated(verdicts, rubric_hash=rubric_hash, kinds={kind})
+    scores = {candidate: mean_scores(own) for candidate, own in given.items()}
+    replaced = {one: v.scores for one, v in settled.items() if one in scores or v.judge.kind == kind}
+    return {**scores, **replaced}
+
+
+def mean_scores(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean on each scale of scores under one rubric."""
+    return {name: fsum(scores[name] for scores in several) / len(several) for name in several[0]}
+
+
+def judged(
+    verdicts: Iterable[Verdict], *, rubric_hash: str, kinds: Collection[JudgeKind] = KINDS
+) -> set[str]:
+    """The candidates that somebody of these kinds has judged under the rubric."""
+    return {one.candidate for one in verdicts if one.rubric_hash == rubric_hash and one.judge.kind in kinds}
+
+
+def choose_ground(
+    verdicts: Iterable[Verdict], rubric_hash: str, asked: str | None = None
+) -> JudgeKind | None:
+    """The kind of judge that a ranking stands on: the one asked for, else whichever has something to say.
+
+    Of humans and agents those who judged more candidates, humans where it is even; then an AI judge, then the
+    proxy. None where nothing is judged under the rubric.
+    """
+    if asked is not None:
+        return _known(asked)
+    verdicts = list(verdicts)
+    n = {kind: len(judged(verdicts, rubric_hash=rubric_hash, kinds=[kind])) for kind in KINDS}
+    people: JudgeKind = "agent" if n["agent"] > n["human"] else "human"
+    order: tuple[JudgeKind, ...] = (people, "ai", "proxy")
+    return next((kind for kind in order if n[kind]), None)
+
+
+def _known(asked: str) -> JudgeKind:
+    for kind in KINDS:
+        if asked == kind:
+            return kind
+    hint = did_you_mean(asked, KINDS) or f"; give one of {', '.join(KINDS)}"
+    raise BadSetting("ground", f"there is no kind of judge '{asked}'{hint}")
+
+
+def wanted(
+    runs: Iterable[Run], *, tips_per_cell: int = 0, raced_out: Collection[tuple[str, str]] = ()
+) -> dict[str, list[str]]:
+    """By run id, the keys of the candidates that are to be judged, in the order of their slots.
+
+    Give all runs of the experiment: `raced_out` has (model, prompt) by the names that `labels` gives them.
+    """
+    runs = list(runs)
+    names = labels(runs)
+    in_play = [run for run in runs if names[run.digest, run.prompt_hash] not in raced_out]
+    keys = {run.run_id: _keys(run, tips_per_cell) for run in in_play}
+    return {run_id: some for run_id, some in keys.items() if some}
+
+
+def _keys(run: Run, tips_per_cell: int = 0) -> list[str]:
+    return [candidate_key(run.scenario_id, text) for text in slot_texts(run, tips_per_cell=tips_per_cell)]
+
+
+def pending(
+    runs: Iterable[Run],
+    done: AbstractSet[str],
+    *,
+    tips_per_cell: int = 0,
+    raced_out: Collection[tuple[str, str]] = (),
+) -> dict[str, list[str]]:
+    """As `wanted`, less the candidates that are done: the runs that still wait for a judge, and for what."""
+    asked = wanted(runs, tips_per_cell=tips_per_cell, raced_out=raced_out)
+    left = {run_id: [key for key in keys if key not in done] for run_id, keys in asked.items()}
+    return {run_id: keys for run_id, keys in left.items() if keys}
+
+
+def marks(
+    runs: Iterable[Run], scores: Scores, *, rubric: Rubric, waiting: Container[str], tips_per_cell: int = 0
+) -> dict[str, Mark]:
+    """What the scores make of each run that is done, by run id; `waiting` has the runs still pending.
+
+    `composite` is the run's value, failures included; each scale is its mean over the `n_judged` slots that
+    are judged. What is not known yet is left out.
+    """
+    return {
+        run.run_id: Mark(
+            metrics=_metrics(run, scores, rubric, tips_per_cell), judge_pending=run.run_id in waiting
+        )
+        for run in runs
+        if run.status == "done"
+    }
+
+
+def _metrics(run: Run, scores: Scores, rubric: Rubric, tips_per_cell: int) -> dict[str, float]:
+    given = [scores[key] for key in _keys(run, tips_per_cell) if key in scores]
+    known = known_values(run, slot_values(run, scores, rubric=rubric, tips_per_cell=tips_per_cell))
+    metrics = {"n_judged": float(len(given))}
+    if known:
+        metrics["composite"] = fsum(known) / len(known)
+    if given:
+        names = [scale.name for scale in rubric.scales]
+        metrics |= {name: fsum(one[name] for one in given) / len(given) for name in names}
+    return metrics

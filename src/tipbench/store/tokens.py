@@ -1,0 +1,160 @@
+"""Who may ask the service for what. Of a token only its hash is kept, and a beginning to know it by."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import unicodedata
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from tipbench.errors import BadSetting, NotFound, StoreUnusable
+from tipbench.store.database import record
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from tipbench.store.database import Database, Row
+
+Role = Literal["admin", "judge", "service"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+_LONGEST_NAME = 80
+_LONGEST_TOKEN = 200
+_SHOWN = 6
+_TOUCH_EVERY_MS = 60_000
+# Counted as letters or symbols by Unicode, but nothing is to be seen of them.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_TOKEN = re.compile(rf"\b(tb_(?:{'|'.join(ROLES)})_[\w-]{{{_SHOWN}}})[\w-]{{14,}}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """A token without what is secret about it. `prefix` is how it begins."""
+
+    token_id: int
+    name: str
+    role: Role
+    prefix: str
+    created_ms: int
+    last_used_ms: int | None = None
+    revoked_ms: int | None = None
+
+
+class Tokens:
+    """Names are unique among the tokens that are not revoked."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, name: str, role: Role, *, now_ms: int) -> str:
+        """A new token in plain text, which nobody can read again. BadSetting where the name is taken."""
+        name = token_name(name)
+        if role not in ROLES:
+            raise BadSetting("role", f"{role!r} is not one of {', '.join(ROLES)}")
+        plain = f"tb_{role}_{secrets.token_urlsafe(32)}"
+        with self._database.writing() as db:
+            if db.execute("SELECT 1 FROM token WHERE name = ? AND revoked_ms IS NULL", (name,)).fetchone():
+                raise BadSetting("name", f"there is a token named {name!r}; revoke it, or take another name")
+            db.execute(
+                "INSERT INTO token (name, role, prefix, hash, created_ms) VALUES (?, ?, ?, ?, ?)",
+                (name, role, _prefix(plain), _hash(plain), now_ms),
+            )
+        return plain
+
+    def create_first(self, name: str, role: Role, *, now_ms: int) -> str | None:
+        """A new token where no live one has this role, whoever else asks at the same time; else None."""
+        with self._database.writing() as db:
+            if db.execute("SELECT 1 FROM token WHERE role = ? AND revoked_ms IS NULL", (role,)).fetchone():
+                return None
+            return self.create(name, role, now_ms=now_ms)
+
+    def verify(self, plain: str, *, now_ms: int) -> Token | None:
+        """Whose token this is; None where it is unknown or revoked. How long it takes tells nothing of it."""
+        if len(plain) > _LONGEST_TOKEN:
+            return None
+        given = _hash(plain)
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT * FROM token WHERE prefix = ? AND revoked_ms IS NULL", (_prefix(plain),)
+            ).fetchall()
+        found = [row for row in rows if hmac.compare_digest(row["hash"], given)]
+        return self._used(found[0], now_ms=now_ms) if found else None
+
+    def get(self, token_id: int, *, now_ms: int | None = None) -> Token | None:
+        """A token that is not revoked; with `now_ms`, this counts as a use of it."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT * FROM token WHERE token_id = ? AND revoked_ms IS NULL", (token_id,)
+            ).fetchone()
+        if row is None:
+            return None
+        return record(Token, row) if now_ms is None else self._used(row, now_ms=now_ms)
+
+    def revoke(self, name: str, *, now_ms: int) -> Token:
+        """End a token at once; its name is then free. NotFound where no live one has it."""
+        name = unicodedata.normalize("NFC", name).strip()
+        with self._database.writing() as db:
+            row = _live(db, name)
+            db.execute("UPDATE token SET revoked_ms = ? WHERE token_id = ?", (now_ms, row["token_id"]))
+        return record(Token, row | {"revoked_ms": now_ms})
+
+    def _used(self, row: Row, *, now_ms: int) -> Token:
+        """Note the use, at most once a minute. A disk that is full need not keep anybody out."""
+        last = row["last_used_ms"]
+        if last is not None and (now_ms - last) < _TOUCH_EVERY_MS:
+            return record(Token, row)
+        with suppress(StoreUnusable), self._database.writing() as db:
+            db.execute("UPDATE token SET last_used_ms = ? WHERE token_id = ?", (now_ms, row["token_id"]))
+        return record(Token, row | {"last_used_ms": now_ms})
+
+    def list(self, *, revoked: bool = False) -> tuple[Token, ...]:
+        """The tokens by name; with `revoked`, those too that no longer hold."""
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT * FROM token WHERE revoked_ms IS NULL OR ? ORDER BY name, token_id", (revoked,)
+            ).fetchall()
+        return tuple(record(Token, row) for row in rows)
+
+
+def _live(db: sqlite3.Connection, name: str) -> Row:
+    # A name that no database takes is nobody's.
+    asked = name.encode("utf-8", "replace").decode()
+    row: Row | None = db.execute(
+        "SELECT * FROM token WHERE name = ? AND revoked_ms IS NULL", (asked,)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no token named {name!r}; see `tipbench token list`")
+    return row
+
+
+def token_name(given: str) -> str:
+    """The name as it is kept; BadSetting where it is empty, too long or not to be seen."""
+    name = unicodedata.normalize("NFC", given).strip()
+    if not 1 <= len(name) <= _LONGEST_NAME:
+        raise BadSetting("name", f"a name has 1 to {_LONGEST_NAME} characters, not {len(name)}")
+    unseen = next((char for char in name if not char.isprintable() or char in _BLANK), None)
+    if unseen is not None:
+        raise BadSetting("name", f"the character {unseen!a} cannot be seen; leave it out")
+    if _TOKEN.search(name):
+        raise BadSetting("name", "this is a token, not a name; revoke it if it was shown to others")
+    return name
+
+
+def without_tokens(text: str) -> str:
+    """The text with tokens cut down to how they begin."""
+    return _TOKEN.sub(r"\1…", text)
+
+
+def _prefix(plain: str) -> str:
+    """What is shown of a token: too little to guess the rest from."""
+    kind, role, rest = [*plain.split("_", 2), "", ""][:3]
+    return f"{kind}_{role}_{rest[:_SHOWN]}".encode("utf-8", "replace").decode()
+
+
+def _hash(plain: str) -> bytes:
+    # A fast hash will do: what is hashed is 32 random bytes, which nobody can try out.
+    return hashlib.sha256(plain.encode("utf-8", "replace")).digest()

@@ -1,0 +1,156 @@
+"""Who is asking the service: a bearer token, or a cookie that a token was traded for at the login page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import urlsplit
+
+from tipbench.errors import TipbenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Role = Literal["admin", "judge", "service"]
+
+COOKIE = "tipbench_session"
+SESSION_MS = 12 * 3600 * 1000
+_WINDOW_MS = 60_000
+_MOST_BY_ADDRESS = 5
+_MOST_OVERALL = 50
+
+
+class NotAllowed(TipbenchError):
+    """Somebody who is not known, or who may not do this; `status` is HTTP's word for it."""
+
+    def __init__(self, message: str, *, status: int, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Principal:
+    """Who is asking. `token_id` is the token's own, so that revoking it ends what it was traded for."""
+
+    name: str
+    role: Role
+    token_id: int
+    via: Literal["bearer", "cookie"]
+
+
+class Known(Protocol):
+    """What access asks of a token."""
+
+    @property
+    def token_id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def role(self) -> Role: ...
+
+
+class Tokens(Protocol):
+    """What access asks of the store's tokens."""
+
+    def verify(self, plain: str, *, now_ms: int) -> Known | None: ...
+
+    def get(self, token_id: int) -> Known | None:
+        """A token that is not revoked."""
+
+
+class Attempts(Protocol):
+    """What access asks of the store about failed logins."""
+
+    def count(self, *, since_ms: int, address: str | None = None) -> int: ...
+
+    def add(self, address: str, *, now_ms: int) -> None: ...
+
+
+class Access:
+    """Checks who is asking. Cookies are signed with a key of the store's own."""
+
+    def __init__(self, *, tokens: Tokens, attempts: Attempts, key: bytes) -> None:
+        self._tokens = tokens
+        self._attempts = attempts
+        self._key = key
+
+    def principal(self, *, authorization: str, cookie: str, now_ms: int) -> Principal | None:
+        """Who the headers speak for; a bearer token goes before a cookie. None for nobody."""
+        scheme, _, plain = authorization.partition(" ")
+        if scheme.lower() == "bearer" and plain.strip():
+            return _principal(self._tokens.verify(plain.strip(), now_ms=now_ms), via="bearer")
+        token_id = self._opened(cookie, now_ms=now_ms) if cookie else None
+        return _principal(self._tokens.get(token_id), via="cookie") if token_id is not None else None
+
+    def log_in(self, plain: str, *, address: str, now_ms: int) -> tuple[Principal, str]:
+        """Trade a token for a cookie. Too many failures from one address, or from all, close the door a
+        while.
+        """
+        since = now_ms - _WINDOW_MS
+        failed = self._attempts.count(since_ms=since, address=address)
+        if failed >= _MOST_BY_ADDRESS or self._attempts.count(since_ms=since) >= _MOST_OVERALL:
+            raise NotAllowed(
+                "too many failed logins; wait a minute and try again", status=429, retry_after_s=60
+            )
+        found = _principal(self._tokens.verify(plain.strip(), now_ms=now_ms), via="cookie")
+        if found is None:
+            self._attempts.add(address, now_ms=now_ms)
+            raise NotAllowed("that token is not known, or was revoked", status=401)
+        if found.role == "service":
+            raise NotAllowed(
+                "a service token is for programs; log in with an admin's or a judge's", status=403
+            )
+        return found, self._sealed({"token": found.token_id, "until": now_ms + SESSION_MS})
+
+    def _sealed(self, session: dict[str, int]) -> str:
+        body = base64.urlsafe_b64encode(json.dumps(session).encode()).decode()
+        return f"{body}.{self._signature(body)}"
+
+    def _opened(self, cookie: str, *, now_ms: int) -> int | None:
+        body, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(body).encode()):
+            return None
+        session = json.loads(base64.urlsafe_b64decode(body))
+        return int(session["token"]) if session["until"] > now_ms else None
+
+    def _signature(self, body: str) -> str:
+        return hmac.new(self._key, f"session {body}".encode(), hashlib.sha256).hexdigest()
+
+
+def _principal(token: Known | None, *, via: Literal["bearer", "cookie"]) -> Principal | None:
+    if token is None:
+        return None
+    return Principal(name=token.name, role=token.role, token_id=token.token_id, via=via)
+
+
+def check_origin(*, origin: str, referer: str, fetch_site: str, host: str) -> None:
+    """Refuse a change that a browser was made to send by a page of somebody else's.
+
+    A browser says where a request comes from; one that does not say so at all is refused too.
+    """
+    if fetch_site and fetch_site not in {"same-origin", "none"}:
+        raise NotAllowed("this request came from another site", status=403)
+    said = origin if origin and origin != "null" else referer
+    if not said:
+        if fetch_site == "same-origin":
+            return
+        raise NotAllowed("this request does not say where it comes from (no Origin header)", status=403)
+    if urlsplit(said).netloc.lower() != host.lower():
+        raise NotAllowed("this request came from another site", status=403)
+
+
+def check_host(host: str, *, allowed: Collection[str]) -> None:
+    """Refuse a name that is not ours: somebody else's may have been made to point here."""
+    name = host.lower()
+    name = name.rpartition(":")[0] if name.rpartition(":")[2].isdecimal() else name
+    if name.strip("[]") not in allowed:
+        raise NotAllowed(
+            f"this service is not known as {name!r}; add it to TIPBENCH_ALLOWED_HOSTS if it is", status=421
+        )

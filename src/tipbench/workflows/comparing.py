@@ -1,0 +1,367 @@
+"""`compare`: what was judged, ranked, with everything a reader must know before believing it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from tipbench.compare.baseline import compare_to_baseline
+from tipbench.compare.leaderboard import rank
+from tipbench.compare.report import Exploration, Facts, Report
+from tipbench.compare.scores import Combination
+from tipbench.compare.scores_file import read_scores
+from tipbench.compare.wording import sentences
+from tipbench.errors import BadInput, CheckFailed
+from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
+from tipbench.judge.scoring import cell_rows, is_failure, weighted
+from tipbench.judge.verdicts import under
+from tipbench.workflows.facts import bounds_of, combinations, costs, facts_of, median_of, titles_of
+from tipbench.workflows.judged import judged_experiment, nothing_thrown_away
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tipbench.compare.baseline import BaselineReport
+    from tipbench.compare.leaderboard import Leaderboard
+    from tipbench.compare.scores import Row
+    from tipbench.judge.agreement import Comparison
+    from tipbench.judge.scoring import Rubric as Scoring
+    from tipbench.records import Judge, JudgeKind, Run
+    from tipbench.settings import Settings
+    from tipbench.workflows.judged import Judged
+
+_LARGEST_FILE = 200_000_000
+_ALL_TOO_SLOW = (
+    "Every combination is slower than --max-latency-ms allows, so nothing is ranked.",
+    "Allow more, or collect faster models.",
+)
+NOT_CHECKED = (
+    "Judge drift not checked: no batch held anchors, so nothing shows whether the judge stayed the same."
+)
+
+
+def compare(
+    settings: Settings,
+    *,
+    ground: str | None = None,
+    insist: bool = False,
+    weights: Mapping[str, float] | None = None,
+    max_latency_ms: float | None = None,
+    baseline: str | None = None,
+    margin: float = 0.5,
+) -> Report:
+    """The report on the settings' experiment, against another one where a baseline is named."""
+    return report_on(
+        judged_experiment(settings),
+        ground=ground,
+        insist=insist,
+        weights=weights,
+        max_latency_ms=max_latency_ms,
+        before=None if baseline is None else judged_experiment(replace(settings, experiment=baseline)),
+        margin=margin,
+    )
+
+
+def report_on(
+    state: Judged,
+    *,
+    ground: str | None = None,
+    insist: bool = False,
+    weights: Mapping[str, float] | None = None,
+    max_latency_ms: float | None = None,
+    before: Judged | None = None,
+    margin: float = 0.5,
+) -> Report:
+    """The report on an experiment. CheckFailed where only a judge that is not trusted has judged it.
+
+    `insist` ranks by such a judge all the same: the report's first line says so, and it recommends nothing.
+    """
+    with nothing_thrown_away():
+        kind = _kind(state, ground)
+        caution = _caution(state, kind, insist=insist)
+        report = _report(state, kind, asked=ground, caution=caution, max_latency_ms=max_latency_ms)
+        if weights:
+            report = replace(report, exploration=_explored(state, kind, report, weights))
+        if before is None:
+            return report
+        found = _against(state, kind, before, ground, insist=insist, margin=margin)
+        return replace(report, baseline=found)
+
+
+def _kind(state: Judged, asked: str | None) -> JudgeKind | None:
+    """The kind of judge that the ranking stands on; None where nobody of that kind has judged anything."""
+    kind = state.ground(asked)
+    return kind if kind and _judges(state, kind) else None
+
+
+def compare_scores(path: str) -> Report:
+    """The report on anybody's scores: a CSV file, `-` for standard input. Needs no ledger."""
+    rows = read_scores(_text_of(path), path=path)
+    board = rank(rows)
+    values: dict[Combination, dict[str, list[float]]] = {}
+    for model, prompt, scenario, value in rows:
+        of_cell = values.setdefault(Combination(model, prompt), {})
+        if value is not None:
+            of_cell.setdefault(scenario, []).append(value)
+    facts = {cell: Facts(by_scenario={s: fmean(v) for s, v in by.items()}) for cell, by in values.items()}
+    return Report(
+        title=Path(path).name if path != "-" else "standard input",
+        board=board,
+        sentences=sentences(board),
+        facts=facts,
+        titles={scenario: scenario for _, _, scenario, _ in rows},
+        made_ms=_now_ms(),
+    )
+
+
+def _text_of(path: str) -> str:
+    try:
+        raw = _bytes_of(path)
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be read ({error.strerror}); give a CSV file, or - for standard input"
+        ) from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from None
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+        size = os.fstat(file.fileno()).st_size
+        raw = file.read(_LARGEST_FILE + 1) if size <= _LARGEST_FILE else b""
+    if max(size, len(raw)) > _LARGEST_FILE:
+        raise BadInput(f"{path} is larger than {_LARGEST_FILE // 1_000_000} MB; rank a part of it")
+    return raw
+
+
+def _report(
+    state: Judged,
+    kind: JudgeKind | None,
+    *,
+    asked: str | None,
+    caution: tuple[str, ...],
+    max_latency_ms: float | None,
+) -> Report:
+    groups = combinations(state.runs)
+    slow = _too_slow(groups, max_latency_ms)
+    fast = {name: some for name, some in groups.items() if name not in slow}
+    rows = [row for row in _rows(state, kind, state.rubric) if row[:2] not in slow]
+    board = _ranked(rows, groups, advise=not caution)
+    lowest, highest = bounds_of(state)
+    return Report(
+        title=state.experiment,
+        board=board,
+        sentences=sentences(board, advise=not caution) if fast or not slow else _ALL_TOO_SLOW,
+        facts=facts_of(state, fast, state.scores(kind), rows),
+        titles=titles_of(state),
+        made_ms=_now_ms(),
+        ground=kind,
+        rubric_id=state.rubric.id,
+        scales=tuple(scale.name for scale in state.rubric.scales),
+        lowest=lowest,
+        highest=highest,
+        advise=not caution,
+        first=(*caution, *_nobody(kind, asked), *_drift_lines(state, kind)),
+        notes=(*_notes(state, kind), *_slow_notes(slow, max_latency_ms)),
+    )
+
+
+def _rows(state: Judged, kind: JudgeKind | None, rubric: Scoring) -> list[Row]:
+    """What is ranked. Until something is judged, replies that failed are not scored either.
+
+    A combination that fails always would else stand first, alone with a score.
+    """
+    rows = cell_rows(state.runs, state.scores(kind), rubric=rubric, tips_per_cell=state.tips_per_cell)
+    return rows if kind else [row for row in rows if row[3] is None]
+
+
+def _ranked(rows: Sequence[Row], groups: Mapping[Combination, Sequence[Run]], *, advise: bool) -> Leaderboard:
+    board = rank(rows, cost=costs(groups))
+    return board if advise else replace(board, recommended=None, recommended_because=None)
+
+
+def _caution(state: Judged, kind: JudgeKind | None, *, insist: bool) -> tuple[str, ...]:
+    """What is said before all else of a ranking by a judge who is no person and no agent with a batch."""
+    if kind not in {"ai", "proxy"}:
+        return ()
+    found = [_compared(state, judge) for judge in _judges(state, kind)]
+    if kind == "ai" and all(one.passes for one in found):
+        return ()
+    who, why = ", ".join(one.judge for one in found), _why_not_trusted(kind, found)
+    if not insist:
+        raise CheckFailed(
+            f"the ranking of experiment {state.experiment!r} would stand on {who} alone, and {why}: that is "
+            "no ground for it; let a person or an agent judge (tipbench judge export), or pass --insist to "
+            "see it all the same"
+        )
+    return (f"Ranked by {who} alone, because it was insisted on: {why}.",)
+
+
+def _why_not_trusted(kind: JudgeKind, found: Sequence[Comparison]) -> str:
+    if kind == "proxy":
+        return "the proxy is rules about words, which know nothing of meaning"
+    worst = min((one for one in found if not one.passes), key=lambda one: one.n)
+    if not worst.n:
+        return "nobody has compared it with people"
+    if worst.n < ENOUGH:
+        return f"people have judged only {worst.n} of its candidates too, where {ENOUGH} are needed"
+    alphas = [one.alpha for one in worst.scales.values() if one.alpha is not None]
+    low = f" (lowest alpha {min(alphas):.2f}, {TOLERABLE} is needed)" if alphas else ""
+    return f"on the {worst.n} candidates that people judged too it does not agree with them well enough{low}"
+
+
+def _compared(state: Judged, judge: Judge) -> Comparison:
+    return compare_kinds(
+        state.verdicts,
+        judge.id,
+        rubric_hash=state.rubric.hash,
+        scales=state.rubric.scales,
+        kinds=[judge.kind],
+    )
+
+
+def _judges(state: Judged, kind: JudgeKind) -> list[Judge]:
+    """The judges of a kind whose verdicts count, by name."""
+    found = {
+        one.judge.id: one.judge for one in under(state.verdicts, state.rubric.hash) if one.judge.kind == kind
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def _nobody(kind: JudgeKind | None, asked: str | None) -> tuple[str, ...]:
+    return (f"Nobody of kind {asked} has judged anything.",) if asked and kind is None else ()
+
+
+def _drift_lines(state: Judged, kind: JudgeKind | None) -> tuple[str, ...]:
+    if kind is None or kind == "proxy":
+        return ()
+    applied = [
+        (batch, one)
+        for batch in state.batches
+        for one in batch.applications
+        if one.judge.kind == kind and batch.rubric_hash == state.rubric.hash
+    ]
+    every = {batch.batch_id for batch, _ in applied}
+    checked = {batch.batch_id for batch, one in applied if one.drift_z is not None}
+    if not checked:
+        return (NOT_CHECKED,)
+    lines = []
+    if len(checked) < len(every):
+        unchecked = f"{len(every - checked)} of {len(every)} batches"
+        lines.append(f"Judge drift not checked in {unchecked}: no anchor was judged there.")
+    if any(item.role == "anchor" and not item.by_people for batch, _ in applied for item in batch.items):
+        lines.append("The drift check is provisional: no person has judged the anchors yet.")
+    accepted = sum(one.drift_accepted for _, one in applied)
+    if accepted:
+        lines.append(f"Drift was accepted in {_count(accepted, 'application')}: see `tipbench judge status`.")
+    return tuple(lines)
+
+
+def _notes(state: Judged, kind: JudgeKind | None) -> list[str]:
+    notes = []
+    if kind is not None:
+        who = ", ".join(judge.id for judge in _judges(state, kind))
+        notes.append(f"Judged by {who} ({kind}), under the rubric {state.rubric.id}.")
+    counting = under(state.verdicts, state.rubric.hash)
+    others = {one.judge.kind for one in counting} - {kind}
+    for other in sorted(others):
+        several = len({one.candidate for one in counting if one.judge.kind == other})
+        apart = f"also judged by kind {other}, which is never averaged with {kind}"
+        how = apart if kind else f"judged by kind {other}"
+        notes.append(f"{_count(several, 'candidate')} {how} (--ground {other} ranks by those).")
+    old = len(state.verdicts) - len(counting)
+    if old:
+        notes.append(f"{_count(old, 'verdict')} under an earlier rubric: kept, not counted.")
+    if state.tips_per_cell:
+        first = (
+            f"first {state.tips_per_cell} candidates count"
+            if state.tips_per_cell > 1
+            else "first candidate counts"
+        )
+        notes.append(f"Of each cell only the {first}.")
+    if state.out_of_the_race:
+        names = ", ".join(str(Combination(*name)) for name in sorted(state.out_of_the_race))
+        notes.append(f"Raced out, so judged less than the others: {names}.")
+    empty = sum(run.status == "done" and is_failure(run) for run in state.runs)
+    if empty:
+        what = "holds" if empty == 1 else "hold"
+        notes.append(
+            f"{_count(empty, 'reply', 'replies')} {what} nothing to judge (unreadable, empty or cut off); "
+            f"every candidate asked for there counts {state.rubric.failure:g}."
+        )
+    failed = sum(run.status == "failed" for run in state.runs)
+    if failed:
+        notes.append(f"{_count(failed, 'cell')} failed in the engine: missing, not scored.")
+    return notes
+
+
+def _too_slow(groups: Mapping[Combination, Sequence[Run]], limit: float | None) -> dict[Combination, float]:
+    if limit is None:
+        return {}
+    known = {name: median_of(runs, "latency_ms") for name, runs in groups.items()}
+    return {name: latency for name, latency in known.items() if latency is not None and latency > limit}
+
+
+def _slow_notes(slow: Mapping[Combination, float], limit: float | None) -> list[str]:
+    if not slow:
+        return []
+    names = ", ".join(f"{name} ({latency:.0f} ms)" for name, latency in sorted(slow.items()))
+    return [f"Left out as slower than {limit:g} ms: {names}."]
+
+
+def _explored(
+    state: Judged, kind: JudgeKind | None, report: Report, weights: Mapping[str, float]
+) -> Exploration:
+    ranked = {row.combination for row in report.board.rows}
+    rows = [row for row in _rows(state, kind, weighted(state.rubric, weights)) if row[:2] in ranked]
+    board = _ranked(rows, combinations(state.runs), advise=report.advise)
+    return Exploration(weights=dict(weights), board=board, sentence=_change(report.board, board))
+
+
+def _change(board: Leaderboard, other: Leaderboard) -> str:
+    """One sentence on whether the answer hangs on the weights."""
+    if not other.rows or other.rows[0].mean is None:
+        return "Nothing is ranked, so other weights change nothing."
+    if (other.winner, other.recommended) == (board.winner, board.recommended):
+        return f"With these weights nothing changes: {_answer(other)}."
+    return f"With these weights {_answer(other)}; as the rubric weighs, {_answer(board)}."
+
+
+def _answer(board: Leaderboard) -> str:
+    if board.winner:
+        return f"the winner is {board.winner}"
+    advice = f" and {board.recommended} is recommended" if board.recommended else ""
+    return f"there is no single winner{advice}"
+
+
+def _against(
+    state: Judged, kind: JudgeKind | None, before: Judged, ground: str | None, *, insist: bool, margin: float
+) -> BaselineReport:
+    if before.rubric.hash != state.rubric.hash:
+        raise BadInput(
+            f"{before.experiment!r} was judged under {before.rubric.id} ({before.rubric.hash[:8]}) and "
+            f"{state.experiment!r} under {state.rubric.id} ({state.rubric.hash[:8]}): their scores cannot "
+            "be compared"
+        )
+    then = _kind(before, ground)
+    _caution(before, then, insist=insist)
+    if kind and then and then != kind:
+        raise BadInput(
+            f"{state.experiment!r} is judged by kind {kind} and {before.experiment!r} by kind {then}; "
+            "their scores cannot be compared: choose one with --ground"
+        )
+    now, earlier = _rows(state, kind, state.rubric), _rows(before, then, before.rubric)
+    return compare_to_baseline(now, earlier, margin=margin)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _count(number: int, noun: str, several: str = "") -> str:
+    return f"{number} {noun if number == 1 else several or noun + 's'}"

@@ -1,0 +1,136 @@
+"""What is known of each combination beside its rank: what it wrote, what judges gave it, how fast it was."""
+
+from __future__ import annotations
+
+from itertools import product
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+from tipbench.compare.report import Facts, Shown
+from tipbench.compare.scores import Combination
+from tipbench.judge.candidates import candidate_key
+from tipbench.judge.scoring import labels, slot_texts, slot_values
+from tipbench.judge.verdicts import under
+from tipbench.suite import SHIPPED, load_suite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tipbench.compare.scores import Row
+    from tipbench.records import Run
+    from tipbench.workflows.judged import Judged
+
+    Scores = Mapping[str, Mapping[str, float]]
+
+
+def combinations(runs: Iterable[Run]) -> dict[Combination, list[Run]]:
+    """The runs of each combination, by the names that people are shown."""
+    runs = list(runs)
+    names = labels(runs)
+    groups: dict[Combination, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(Combination(*names[run.digest, run.prompt_hash]), []).append(run)
+    return groups
+
+
+def costs(groups: Mapping[Combination, Sequence[Run]]) -> dict[tuple[str, str], Sequence[float | None]]:
+    """What a tie is resolved by: the fewest parameters, then the lowest latency."""
+    return {name: (runs[0].parameters, median_of(runs, "latency_ms")) for name, runs in groups.items()}
+
+
+def facts_of(
+    state: Judged, groups: Mapping[Combination, Sequence[Run]], scores: Scores, rows: Sequence[Row]
+) -> dict[Combination, Facts]:
+    """The facts on each combination. `rows` are those that were ranked, `scores` those that counted."""
+    notes = _judges_notes(state)
+    values: dict[Combination, dict[str, float]] = {}
+    for model, prompt, scenario, value in rows:
+        if value is not None:
+            values.setdefault(Combination(model, prompt), {})[scenario] = value
+    return {name: _facts(state, runs, scores, notes, values.get(name, {})) for name, runs in groups.items()}
+
+
+def _facts(
+    state: Judged,
+    runs: Sequence[Run],
+    scores: Scores,
+    notes: Mapping[str, tuple[str, ...]],
+    by_scenario: Mapping[str, float],
+) -> Facts:
+    shown = tuple(one for run in runs for one in _shown(state, run, scores, notes))
+    counting = state.tips_per_cell or len(shown)
+    given = [one.scores for one in shown if one.scores and one.slot < counting]
+    memory = [run.metrics["memory_bytes"] for run in runs if "memory_bytes" in run.metrics]
+    return Facts(
+        parameters=runs[0].parameters,
+        tokens_per_s=median_of(runs, "tokens_per_s"),
+        latency_ms=median_of(runs, "latency_ms"),
+        memory_bytes=max(memory, default=None),
+        format_ok=_mean(runs, "format_ok"),
+        diversity=_mean(runs, "diversity"),
+        n_failed=sum(run.status == "failed" for run in runs),
+        scales={s.name: fmean(one[s.name] for one in given) for s in state.rubric.scales} if given else {},
+        by_scenario=by_scenario,
+        candidates=shown,
+    )
+
+
+def _shown(state: Judged, run: Run, scores: Scores, notes: Mapping[str, tuple[str, ...]]) -> list[Shown]:
+    texts = slot_texts(run)
+    keys = [candidate_key(run.scenario_id, text) for text in texts]
+    shown = []
+    for slot, value in enumerate(slot_values(run, scores, rubric=state.rubric)):
+        held = slot < len(texts)
+        shown.append(
+            Shown(
+                scenario=run.scenario_id,
+                repeat=run.repeat,
+                slot=slot,
+                text=texts[slot] if held else "",
+                value=value,
+                scores=scores.get(keys[slot], {}) if held else {},
+                overlong=held and state.rubric.is_overlong(texts[slot]),
+                notes=notes.get(keys[slot], ()) if held else (),
+            )
+        )
+    return shown
+
+
+def _judges_notes(state: Judged) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for one in under(state.verdicts, state.rubric.hash):
+        if one.note:
+            found[one.candidate] = (*found.get(one.candidate, ()), f"{one.judge.id}: {one.note}")
+    return found
+
+
+def titles_of(state: Judged) -> dict[str, str]:
+    """Scenarios by id, in the suite's order where it is at hand, with the titles that judges saw."""
+    seen = {one: text.split("\n", 1)[0] for batch in state.batches for one, text in batch.contexts.items()}
+    ids = list(dict.fromkeys(run.scenario_id for run in state.runs))
+    if state.pin.suite_id in SHIPPED:
+        known = {one.id: one.title for one in load_suite(state.pin.suite_id).scenarios}
+        ids.sort(key=lambda one: list(known).index(one) if one in known else len(known))
+        seen |= known
+    return {one: seen.get(one, one) for one in ids}
+
+
+def bounds_of(state: Judged) -> tuple[float, float]:
+    """The lowest and the highest that a slot can be worth."""
+    rubric = state.rubric
+    ends = [
+        rubric.score(scores, dict(zip((flag.name for flag in rubric.flags), flags, strict=True)))
+        for scores in ({s.name: s.low for s in rubric.scales}, {s.name: s.high for s in rubric.scales})
+        for flags in product((False, True), repeat=len(rubric.flags))
+    ]
+    return min(*ends, rubric.failure), max(*ends, rubric.failure)
+
+
+def median_of(runs: Sequence[Run], metric: str) -> float | None:
+    known = [run.metrics[metric] for run in runs if metric in run.metrics]
+    return median(known) if known else None
+
+
+def _mean(runs: Sequence[Run], metric: str) -> float | None:
+    known = [run.metrics[metric] for run in runs if metric in run.metrics]
+    return fmean(known) if known else None

@@ -1,0 +1,129 @@
+"""What a host has and whether it is free: what a page offers before a collection is started on it."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tipbench.engine.embedded.gguf_header import read_header
+from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
+from tipbench.engine.ollama import connect, full_name
+from tipbench.errors import EngineUnreachable, HostBusy
+from tipbench.records import Model
+from tipbench.workflows.engines import Engine, _too_large, embedded_models
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tipbench.records import Resident
+    from tipbench.settings import Settings
+
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """A model that a host has. `too_large` is why a collection would refuse it, None where it would not."""
+
+    name: str
+    parameters: int | None
+    size_bytes: int
+    too_large: str | None
+    resident: bool
+
+
+def installed_models(settings: Settings) -> list[Installed]:
+    """What can be benched on the host that the settings name, smallest first.
+
+    The embedded engine's models are read from their files: it is not started for this.
+    """
+    if _is_embedded(settings):
+        models, resident = _embedded(settings), set[str]()
+    else:
+        models, loaded = asyncio.run(_on_ollama(settings))
+        resident = {full_name(entry.name) for entry in loaded}
+    found = [
+        Installed(
+            name=model.name,
+            parameters=model.parameters,
+            size_bytes=model.size_bytes,
+            too_large="; ".join(_too_large([model], settings.max_model_b)) or None,
+            resident=full_name(model.name) in resident,
+        )
+        for model in models
+    ]
+    return sorted(found, key=lambda model: (model.parameters or 0, model.name))
+
+
+def busy(settings: Settings) -> str | None:
+    """Who is using the host, as a sentence; None where it is free."""
+    return busy_lock(lock_name(settings))
+
+
+def lock_name(settings: Settings) -> str:
+    """The lock that a collection with these settings takes; two embedded engines share the machine's one."""
+    return EMBEDDED if _is_embedded(settings) else host_name(settings.ollama_url)
+
+
+def busy_lock(name: str) -> str | None:
+    """Who holds a host's lock; looked at for an instant, and not kept."""
+    if not _is_held(lock_folder() / f"{name}.lock"):
+        return None
+    try:
+        with hold_host(name, folder=lock_folder(), experiment="", wait=False, waiting=lambda _message: None):
+            return None
+    except HostBusy as error:
+        return str(error)
+
+
+def _is_held(path: Path) -> bool:
+    """Whether somebody has it. Asked for as one of many, so that two who look do not see each other."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _is_embedded(settings: Settings) -> bool:
+    """Which engine a collection would use; `auto` asks whether an Ollama answers."""
+    if settings.engine != "auto":
+        return settings.engine == "embedded"
+    try:
+        asyncio.run(_greet(settings.ollama_url))
+    except EngineUnreachable:
+        return True
+    return False
+
+
+async def _greet(url: str) -> None:
+    await (await connect(url, kind="ollama", timeout_s=_PATIENCE_S)).close()
+
+
+async def _on_ollama(settings: Settings) -> tuple[list[Model], list[Resident]]:
+    engine = Engine(kind="ollama", url=settings.ollama_url)
+    async with engine.host(timeout_s=min(settings.timeout, _PATIENCE_S)) as host:
+        return await host.models(), await host.resident()
+
+
+def _embedded(settings: Settings) -> list[Model]:
+    return [_from_file(name, path) for name, path in embedded_models(settings).items()]
+
+
+def _from_file(name: str, path: Path) -> Model:
+    """What the file says; its digest, which would take long, stands for nothing here."""
+    return Model(
+        name=name,
+        digest="not worked out",
+        parameters=read_header(path).parameters,
+        size_bytes=path.stat().st_size,
+    )

@@ -1,0 +1,161 @@
+"""What a job is started with: options from the settings table, and an environment with no more than it needs.
+
+A command line can be read by everybody on the machine, so an address that may hold a password goes by the
+environment, and what is kept of it has none.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from tipbench.errors import BadSetting
+from tipbench.settings import Settings, default_of, home, table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from dataclasses import Field
+    from pathlib import Path
+
+JUDGING = (
+    "experiment", "mlflow_url", "mlflow_host_header", "suite", "ollama_url", "max_model_b", "engine", "gguf",
+    "keep_alive", "pull", "evict", "wait", "timeout", "retries", "unload_timeout",
+)  # fmt: skip
+
+_KEPT = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP"),
+        *("PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    }
+)
+# MLflow's own login and where it keeps artifacts; how llama.cpp uses the processor.
+_KEPT_FAMILIES = ("LC_", "MLFLOW_", "AWS_", "AZURE_", "GOOGLE_", "OMP_", "GOMP_", "GGML_", "CUDA_")
+
+
+def collect_arguments(settings: Settings, *, events: Path) -> list[str]:
+    """The command line of a collection that tells its events to a file and its summary as JSON."""
+    return ["collect", *settings_argv(settings), "--json", f"--events={events}"]
+
+
+def judge_arguments(settings: Settings, judge: str, *, same_family: bool, events: Path) -> list[str]:
+    """The same for a judging."""
+    options = settings_argv(settings, only=JUDGING)
+    kin = ["--same-family"] if same_family else []
+    return [
+        "judge",
+        "auto",
+        *options,
+        f"--judge={_sendable('judge', judge)}",
+        *kin,
+        "--json",
+        f"--events={events}",
+    ]
+
+
+def settings_argv(settings: Settings, *, only: Collection[str] = ()) -> list[str]:
+    """The options that give these settings again, for those that are not at their default.
+
+    Addresses that may hold a password are left to `settings_env`. A BadSetting names a value that no command
+    line can carry.
+    """
+    rows = [row for row in table() if not only or row.name in only]
+    return [_option(row, getattr(settings, row.name)) for row in rows if _is_told(row, settings)]
+
+
+def settings_env(settings: Settings) -> dict[str, str]:
+    """The addresses that `settings_argv` leaves out, by the variables that the command reads them from."""
+    return {
+        row.metadata["env"]: _sendable(row.name, getattr(settings, row.name))
+        for row in table()
+        if _may_hold_a_secret(row, getattr(settings, row.name))
+    }
+
+
+def job_environment(settings: Settings, *, more: Collection[str] = ()) -> dict[str, str]:
+    """The whole environment of a job: what a program needs to run, and `more` variables by name."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.upper() in _KEPT or name in more or name.startswith(_KEPT_FAMILIES)
+    }
+    for row in table():
+        kept.pop(row.metadata["env"], None)
+    own = {
+        "TIPBENCH_HOME": str(home().absolute()),
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "PYTHONIOENCODING": "utf-8",
+        "PYTHONSAFEPATH": "1",
+    }
+    return kept | own | settings_env(settings)
+
+
+def kept_settings(settings: Settings) -> dict[str, Any]:
+    """All the settings in a form that can be stored and shown: addresses are without user and password."""
+    values = asdict(settings)
+    secret = {
+        row.name: without_login(values[row.name])
+        for row in table()
+        if _may_hold_a_secret(row, values[row.name])
+    }
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in (values | secret).items()
+    }
+
+
+def restored_settings(kept: Mapping[str, Any], logins: Mapping[str, str]) -> Settings:
+    """The settings behind what `kept_settings` stored; `logins` has the full addresses that are known."""
+    settings = Settings.of(kept)
+    full = {name: logins[kept[name]] for name in ("ollama_url", "mlflow_url") if kept[name] in logins}
+    return replace(settings, **full)  # type: ignore[arg-type] # both are texts
+
+
+def full_addresses(settings: Settings) -> dict[str, str]:
+    """The addresses that are stored without their login, by what is stored of them."""
+    values = [getattr(settings, row.name) for row in table() if row.metadata["env"]]
+    return {without_login(value): value for value in values if "@" in value or "?" in value}
+
+
+def without_login(address: str) -> str:
+    """The address without user, password and query."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _is_told(row: Field[Any], settings: Settings) -> bool:
+    value = getattr(settings, row.name)
+    return bool(value != default_of(row)) and not _may_hold_a_secret(row, value)
+
+
+def _may_hold_a_secret(row: Field[Any], value: object) -> bool:
+    """Whether it is an address with a login in it, or with a query, where a database takes one too."""
+    return bool(row.metadata["env"]) and isinstance(value, str) and ("@" in value or "?" in value)
+
+
+def _option(row: Field[Any], value: object) -> str:
+    flag = f"--{row.name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return flag
+    if not isinstance(value, tuple):
+        return f"{flag}={_sendable(row.name, str(value))}"
+    if any("," in part for part in value):
+        raise BadSetting(row.name, "a name with a comma in it cannot be given to a job; rename it")
+    return f"{flag}={_sendable(row.name, ','.join(value))}"
+
+
+def _sendable(name: str, text: str) -> str:
+    """The text, where a process can be started with it; a BadSetting otherwise."""
+    try:
+        good = b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        good = False
+    if not good:
+        raise BadSetting(name, "holds a character that cannot be given to a job")
+    return text

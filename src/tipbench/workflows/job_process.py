@@ -1,0 +1,199 @@
+"""A job's process: started in a session of its own, found again by whoever asks, and what it leaves behind.
+
+Run as a module it is that process: it runs the command and, as its last act, writes down the exit code. So
+how a job ended is known even to a service that was not there; one that was killed leaves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import psutil
+
+from tipbench.workflows.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import FrameType
+
+EVENTS, OUT, LOG = "events.jsonl", "out.json", "log.txt"
+_PROCESS, _EXIT, _CANCEL = "process.json", "exit.json", "cancel.json"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FIRMER = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+_INTERRUPTED = 130
+# A process's start is told in seconds since the machine's start, which is itself known to about a second.
+_START_DIFFERS_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """Which process: a pid alone may be another's by now."""
+
+    pid: int
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a process wrote down as its last act."""
+
+    code: int
+    ended_ms: int
+
+
+class JobFolder:
+    """A job's folder, which has all there is to know of its process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.events = path / EVENTS
+        self.out = path / OUT
+        self.log = path / LOG
+
+    def prepare(self, heading: str) -> None:
+        """Make it ready for a process to begin, or to begin again: what the last one left is cleared away.
+
+        Events and log are added to. An event that was being written when the last process was killed is
+        ended here, so that the next one has a line of its own.
+        """
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in (_PROCESS, _EXIT, _CANCEL, OUT):
+            (self.path / name).unlink(missing_ok=True)
+        with self.events.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                file.write(b"" if file.read(1) == b"\n" else b"\n")
+        self.say(f"# {heading}")
+
+    def say(self, line: str) -> None:
+        """Add a line to the log."""
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def spawn(self, arguments: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
+        """Start the command. It outlives us; while we live it is waited for, so that no zombie is left."""
+        command = [sys.executable, "-m", "tipbench.workflows.job_process", str(self.path), "--", *arguments]
+        with self.out.open("wb") as out, self.log.open("ab") as log:
+            child = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=log,
+                env=dict(env),
+                cwd=cwd,
+                start_new_session=True,
+            )
+        started = Started(pid=child.pid, at=psutil.Process(child.pid).create_time())
+        threading.Thread(target=child.wait, name=f"job {self.path.name}", daemon=True).start()
+        return started
+
+    def announced(self) -> Started | None:
+        """Who the process said it is, for a service that ended before it could write that down."""
+        said = _read(self.path / _PROCESS)
+        try:
+            return Started(pid=int(said["pid"]), at=float(said["at"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def left(self) -> Left | None:
+        """What the process wrote at its end; None while it runs, and where it was killed."""
+        said = _read(self.path / _EXIT)
+        try:
+            return Left(code=int(said["code"]), ended_ms=int(said["ended_ms"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def find(self, started: Started | None) -> psutil.Process | None:
+        """The process, where it runs. One that only has its pid is somebody else's, and is never returned."""
+        if started is None:
+            return None
+        try:
+            process = psutil.Process(started.pid)
+            same = abs(process.create_time() - started.at) < _START_DIFFERS_S
+            ours = same and str(self.path) in process.cmdline()
+            return process if ours and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.Error:
+            return None
+
+    @property
+    def cancelled(self) -> bool:
+        return (self.path / _CANCEL).exists()
+
+    def cancel(self, started: Started | None, *, grace_s: float) -> None:
+        """Ask the process to end; where it was asked before, insist once it has had its time.
+
+        It has `grace_s` to unload its model, then it is told to end at once, and after twice that again it is
+        killed: a call that waits for a dead ledger hears no signal. What was generated is safe in each case.
+        """
+        said = {"at": time.time(), "sent": 0} | _read(self.path / _CANCEL)
+        waited = time.time() - said["at"]
+        due = 1 + (waited >= grace_s) + (waited >= 3 * grace_s)
+        process = self.find(started) if said["sent"] < due else None
+        if process is not None or not self.cancelled:
+            write_whole(self.path / _CANCEL, json.dumps(said | {"sent": due if process else 0}))
+        if process is not None:
+            _send(process, _FIRMER[due - 1])
+
+    def insist_later(self, started: Started | None, *, grace_s: float) -> None:
+        """Go on with a cancellation without anybody waiting for it."""
+        for wait_s in (grace_s, 3 * grace_s):
+            timer = threading.Timer(wait_s + 0.05, self._insist, (started, grace_s))
+            timer.daemon = True
+            timer.start()
+
+    def _insist(self, started: Started | None, grace_s: float) -> None:
+        if self.cancelled and self.find(started) is not None:
+            self.cancel(started, grace_s=grace_s)
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    """Send it to a process that may have ended this moment; psutil sees to it that it is still the same."""
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The object in a file; nothing where there is none, or where it holds no object."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def main(folder: Path, arguments: Sequence[str]) -> None:
+    """Be the process: run the command, and write down how it ended."""
+    code = 1
+    try:
+        for number in _SIGNALS:
+            signal.signal(number, _end)  # until the command sets its own
+        myself = psutil.Process()
+        write_whole(folder / _PROCESS, json.dumps({"pid": os.getpid(), "at": myself.create_time()}))
+        sys.argv = ["tipbench", *arguments]
+        runpy.run_module("tipbench", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        raise
+    finally:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        write_whole(folder / _EXIT, json.dumps({"code": code, "ended_ms": time.time_ns() // 1_000_000}))
+
+
+def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[3:])

@@ -1,0 +1,214 @@
+"""`judge status`: how far judging has come, and how far the judges can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tipbench.judge.agreement import Agreement, Comparison, agreement, compare_kinds
+from tipbench.judge.gate import ewma_series, history_of, visibility_sentence
+from tipbench.judge.verdicts import judged, under, wanted
+from tipbench.workflows.judged import PEOPLE, judged_experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tipbench.judge.gate import Point
+    from tipbench.records import Batch, Judge, Verdict
+    from tipbench.settings import Settings
+    from tipbench.workflows.judged import Judged
+
+# What a person takes for a tip, unless their batches say otherwise.
+USUAL_SECONDS = 20.0
+_QUICKEST, _SLOWEST = 2.0, 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeStatus:
+    """One judge: how much, how severe against others, and the drift chart. Unknown is None.
+
+    `compared` is how a model or the proxy fares against people, None for people and agents.
+    """
+
+    judge: Judge
+    verdicts: int
+    batches: int
+    last_ms: int
+    objections: int
+    severity: float | None
+    chart: tuple[Point, ...]
+    compared: Comparison | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenBatch:
+    """A batch that was exported and has not come back whole."""
+
+    batch_id: str
+    judge: str
+    created_ms: int
+    items: int
+    judged: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeState:
+    """Candidates are different texts: what two cells wrote alike counts once.
+
+    `settled` says that judging further cannot change the winner. `minutes_left` is for one person at the
+    pace of the batches so far, or at twenty seconds a candidate.
+    """
+
+    experiment: str
+    rubric_id: str
+    wanted: int
+    judged: int
+    pending: int
+    cells_pending: int
+    minutes_left: int
+    seconds_each: float
+    settled: bool
+    raced_out: tuple[str, ...]
+    judges: tuple[JudgeStatus, ...]
+    agreement: Agreement
+    open_batches: tuple[OpenBatch, ...]
+    old_verdicts: int
+    notes: tuple[str, ...]
+
+
+def judge_status(settings: Settings) -> JudgeState:
+    """How far the judging of the settings' experiment has come."""
+    state = judged_experiment(settings)
+    waiting = state.waiting()
+    left = {key for keys in waiting.values() for key in keys}
+    done = _judged(state)
+    counting = under(state.verdicts, state.rubric.hash)
+    seconds = _seconds_each(state.batches)
+    agreed = agreement(
+        state.verdicts, rubric_hash=state.rubric.hash, scales=state.rubric.scales, kinds=PEOPLE
+    )
+    return JudgeState(
+        experiment=state.experiment,
+        rubric_id=state.rubric.id,
+        wanted=len(done | left),
+        judged=len(done),
+        pending=len(left),
+        cells_pending=len(waiting),
+        minutes_left=round(len(left) * seconds / 60 + (0.49 if left else 0)),
+        seconds_each=seconds,
+        settled=state.is_settled,
+        raced_out=tuple(f"{model} with {prompt}" for model, prompt in sorted(state.out_of_the_race)),
+        judges=tuple(_judge_status(state, judge, counting, agreed) for judge in _judges(counting)),
+        agreement=agreed,
+        open_batches=tuple(_open_batches(state)),
+        old_verdicts=len(state.verdicts) - len(counting),
+        notes=_notes(state),
+    )
+
+
+def _judged(state: Judged) -> set[str]:
+    """The candidates of the slots that count which somebody has judged, also where they are raced out."""
+    every = {key for keys in wanted(state.runs, tips_per_cell=state.tips_per_cell).values() for key in keys}
+    return every & judged(state.verdicts, rubric_hash=state.rubric.hash)
+
+
+def _seconds_each(batches: Sequence[Batch]) -> float:
+    """The median over batches of the time from export to apply, where that can have been spent judging."""
+    paces = []
+    for batch in batches:
+        for one in batch.applications[:1]:
+            given = len(one.verdicts) + len(one.hidden)
+            pace = (one.at_ms - batch.created_ms) / 1000 / max(given, 1)
+            if one.judge.kind in PEOPLE and _QUICKEST <= pace <= _SLOWEST:
+                paces.append(pace)
+    return median(paces) if paces else USUAL_SECONDS
+
+
+def _judges(verdicts: Sequence[Verdict]) -> list[Judge]:
+    newest = {(one.judge.kind, one.judge.id): one.judge for one in verdicts}
+    order = ("human", "agent", "ai", "proxy")
+    return sorted(newest.values(), key=lambda judge: (order.index(judge.kind), judge.id))
+
+
+def _judge_status(state: Judged, judge: Judge, counting: Sequence[Verdict], agreed: Agreement) -> JudgeStatus:
+    mine = [one for one in counting if (one.judge.id, one.judge.kind) == (judge.id, judge.kind)]
+    severity = [
+        one.sum for one in agreed.severity if (one.judge.id, one.judge.kind) == (judge.id, judge.kind)
+    ]
+    return JudgeStatus(
+        judge=judge,
+        verdicts=len({one.candidate for one in mine}),
+        batches=len({one.batch_id for one in mine}),
+        last_ms=max(one.at_ms for one in mine),
+        objections=sum(one.overlong is not None for one in mine),
+        severity=severity[0] if severity else None,
+        chart=tuple(ewma_series(history_of(state.batches, judge))),
+        compared=None if judge.kind in PEOPLE else _compared(state, judge),
+    )
+
+
+def _compared(state: Judged, judge: Judge) -> Comparison:
+    return compare_kinds(
+        state.verdicts,
+        judge.id,
+        rubric_hash=state.rubric.hash,
+        scales=state.rubric.scales,
+        kinds=[judge.kind],
+    )
+
+
+def _open_batches(state: Judged) -> Iterator[OpenBatch]:
+    for batch in state.batches:
+        if batch.purpose != "auto" and batch.rubric_hash == state.rubric.hash:
+            found = _how_far(batch, state)
+            if found.judged < found.items:
+                yield found
+
+
+def _how_far(batch: Batch, state: Judged) -> OpenBatch:
+    """The batch by the judge who brought back most of it."""
+    takers = {(one.judge.id, one.judge.kind) for one in batch.applications}
+    return OpenBatch(
+        batch_id=batch.batch_id,
+        judge=batch.judge,
+        created_ms=batch.created_ms,
+        items=len(batch.items),
+        judged=max((_n_given(batch, state, taker) for taker in takers), default=0),
+    )
+
+
+def _n_given(batch: Batch, state: Judged, taker: tuple[str, str]) -> int:
+    """How many items the judge has scored, once each; a candidate also where it was in another batch."""
+    given = {
+        one.candidate
+        for one in state.verdicts
+        if (one.judge.id, one.judge.kind) == taker
+        and one.rubric_hash == batch.rubric_hash
+        and one.adjudicated == (batch.purpose == "adjudicate")
+    }
+    hidden = {
+        item_id
+        for one in batch.applications
+        if (one.judge.id, one.judge.kind) == taker
+        for item_id in one.hidden
+    }
+    return sum(item.candidate in given or item.id in hidden for item in batch.items)
+
+
+def _notes(state: Judged) -> tuple[str, ...]:
+    current = [
+        batch for batch in state.batches if batch.rubric_hash == state.rubric.hash and batch.purpose != "auto"
+    ]
+    checked = [batch for batch in current if any(item.role == "anchor" for item in batch.items)]
+    if current and not checked:
+        return ("Judge drift not checked: the suite has no anchors.",)
+    if not checked:
+        return ()
+    notes = [visibility_sentence(state.rubric.scales)]
+    if not all(item.by_people for item in checked[-1].items if item.role == "anchor"):
+        notes.append(
+            "The drift check is provisional: no person has judged the anchors yet (tipbench judge "
+            "anchors export)."
+        )
+    return tuple(notes)

@@ -1,0 +1,206 @@
+"""What is known of an experiment's judging: its rubric, its runs, its batches, and what follows from them."""
+
+from __future__ import annotations
+
+import gc
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tipbench.compare.race import is_settled, raced_out
+from tipbench.errors import BadInput, NotFound, PinConflict
+from tipbench.judge.scoring import cell_rows, labels
+from tipbench.judge.verdicts import choose_ground, counted, judged, marks, pending
+from tipbench.suite import SHIPPED, load_suite
+from tipbench.suite.rubric_file import rubric_from_text
+from tipbench.workflows.recording import synced_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tipbench.records import Batch, JudgeKind, Ledger, Mark, Pin, Run, Verdict
+    from tipbench.settings import Settings
+    from tipbench.suite import Rubric, Suite
+
+# Those whose word a race may rest on, who are measured against each other, and whom machines are measured by.
+PEOPLE: tuple[JudgeKind, ...] = ("human", "agent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One experiment, as the ledger holds it. Nothing here asks the ledger again."""
+
+    ledger: Ledger
+    experiment: str
+    pin: Pin
+    rubric: Rubric
+    runs: tuple[Run, ...]
+    batches: tuple[Batch, ...]
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """All of them, also those under an earlier rubric, which no longer count."""
+        return tuple(verdict for batch in self.batches for verdict in batch.verdicts)
+
+    @cached_property
+    def _plan(self) -> Batch | None:
+        """The newest batch that says how much judging is wanted."""
+        return next((batch for batch in reversed(self.batches) if batch.purpose == "judge"), None)
+
+    @property
+    def tips_per_cell(self) -> int:
+        return self._plan.tips_per_cell if self._plan else 0
+
+    @property
+    def is_raced(self) -> bool:
+        return self._plan is not None and self._plan.race
+
+    def ground(self, asked: str | None = None) -> JudgeKind | None:
+        return choose_ground(self.verdicts, self.rubric.hash, asked)
+
+    def scores(self, ground: JudgeKind | None) -> Mapping[str, Mapping[str, float]]:
+        """By candidate, what counts on this ground."""
+        if ground is None:
+            return {}
+        if ground not in self._pooled:
+            self._pooled[ground] = counted(self.verdicts, rubric_hash=self.rubric.hash, kind=ground)
+        return self._pooled[ground]
+
+    @cached_property
+    def _pooled(self) -> dict[JudgeKind, Mapping[str, Mapping[str, float]]]:
+        return {}
+
+    def rows(self, ground: JudgeKind | None) -> list[tuple[str, str, str, float | None]]:
+        return cell_rows(self.runs, self.scores(ground), rubric=self.rubric, tips_per_cell=self.tips_per_cell)
+
+    @cached_property
+    def out_of_the_race(self) -> frozenset[tuple[str, str]]:
+        """The combinations that can no longer win, by name; none where the experiment is not raced."""
+        return frozenset(raced_out(self._race)) if self.is_raced else frozenset()
+
+    @cached_property
+    def _race(self) -> list[tuple[str, str, str, float | None]]:
+        """What a race is read from: nothing while a model or the proxy alone has judged."""
+        ground = self.ground()
+        return self.rows(ground) if ground in PEOPLE else []
+
+    @cached_property
+    def is_settled(self) -> bool:
+        """Whether judging further cannot change the winner."""
+        return is_settled(self._race)
+
+    @cached_property
+    def unwanted(self) -> frozenset[tuple[str, str]]:
+        """The combinations that a race asks nothing more of: once it is decided, the winner neither."""
+        everyone = frozenset(labels(self.runs).values())
+        return everyone if self.is_raced and self.is_settled else self.out_of_the_race
+
+    def waiting(self) -> dict[str, list[str]]:
+        """By run id, the candidates that nobody has judged and that are still wanted."""
+        return pending(
+            self.runs,
+            judged(self.verdicts, rubric_hash=self.rubric.hash),
+            tips_per_cell=self.tips_per_cell,
+            raced_out=self.unwanted,
+        )
+
+    def marks(self) -> dict[str, Mark]:
+        """What every run should be marked with; only those that are marked otherwise now."""
+        every = marks(
+            self.runs,
+            self.scores(self.ground()),
+            rubric=self.rubric,
+            waiting=self.waiting(),
+            tips_per_cell=self.tips_per_cell,
+        )
+        now = {run.run_id: run for run in self.runs}
+        whole = {run_id: self._without_the_rest(now[run_id], mark) for run_id, mark in every.items()}
+        return {run_id: mark for run_id, mark in whole.items() if _differs(now[run_id], mark)}
+
+    def _without_the_rest(self, run: Run, mark: Mark) -> Mark:
+        """The mark that also takes back what earlier verdicts said and these do not, as NaN."""
+        gone = (self._derived & run.metrics.keys()) - mark.metrics.keys()
+        return replace(mark, metrics={**mark.metrics, **dict.fromkeys(gone, math.nan)}) if gone else mark
+
+    @cached_property
+    def _derived(self) -> frozenset[str]:
+        """The names of all numbers that verdicts have ever given a run, under whichever rubric."""
+        scales = {name for verdict in self.verdicts for name in verdict.scores}
+        return frozenset(scales | {"composite", "n_judged"})
+
+
+def _differs(run: Run, mark: Mark) -> bool:
+    if run.judge_pending != mark.judge_pending:
+        return True
+    if not mark.metrics.get("n_judged") and "n_judged" not in run.metrics:
+        return False  # never judged, and nothing to say about it
+    return any(run.metrics.get(name) != value for name, value in mark.metrics.items())
+
+
+@contextmanager
+def nothing_thrown_away() -> Iterator[None]:
+    """Pause the search for garbage while much is made and all of it kept: it would take as long again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def judged_experiment(settings: Settings) -> Judged:
+    """What is known of the settings' experiment; NotFound where there is none of that name."""
+    return read_judged(synced_ledger(settings), settings.experiment)
+
+
+def read_judged(ledger: Ledger, experiment: str) -> Judged:
+    pin = ledger.pinned(experiment)
+    if pin is None:
+        known = ", ".join(entry.name for entry in ledger.experiments()) or "none yet"
+        raise NotFound(f"there is no experiment {experiment!r} at {ledger.uri}; there are: {known}")
+    with nothing_thrown_away():
+        return Judged(
+            ledger=ledger,
+            experiment=experiment,
+            pin=pin,
+            rubric=rubric_from_text(pin.rubric_text, name=f"the rubric of experiment {experiment!r}"),
+            runs=tuple(ledger.runs(experiment)),
+            batches=tuple(ledger.batches(experiment)),
+        )
+
+
+def suite_of(state: Judged, settings: Settings, *, new_rubric: bool = False) -> Suite:
+    """The suite that the experiment was collected with, its texts as they were then.
+
+    The folder that was given, if it is that suite; else one that ships is found by its name.
+    """
+    wanted = state.pin.suite_id
+    suite = load_suite(settings.suite)
+    if suite.id != wanted and wanted in SHIPPED:
+        suite = load_suite(wanted)
+    if suite.id != wanted:
+        raise BadInput(
+            f"experiment {state.experiment!r} was collected with the suite {wanted!r}, and --suite is "
+            f"{suite.id!r}; give the folder of {wanted!r} with --suite"
+        )
+    changed = [name for name, pinned in state.pin.scenarios.items() if _hash_of(suite, name) != pinned]
+    if changed:
+        raise PinConflict(
+            f"experiment {state.experiment!r}: the scenario {changed[0]!r} of {suite.path} is not the one "
+            "that was "
+            "collected; restore its text, or collect under a new experiment"
+        )
+    if suite.rubric.hash != state.pin.rubric_hash and not new_rubric:
+        raise PinConflict(
+            f"experiment {state.experiment!r}: the rubric at {suite.rubric.path} is not the one that it "
+            "is pinned to "
+            f"({state.pin.rubric_id}); restore its text, or begin judging anew under it with --new-rubric"
+        )
+    return suite
+
+
+def _hash_of(suite: Suite, scenario_id: str) -> str | None:
+    return next((one.hash for one in suite.scenarios if one.id == scenario_id), None)

@@ -1,0 +1,126 @@
+"""What is told about judging, and to whom: a judge hears of their own work and of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tipbench.judge.agreement import agreement
+from tipbench.workflows.judge_status import judge_status
+from tipbench.workflows.judged import PEOPLE
+from tipbench.workflows.judging_names import name_for, named
+from tipbench.workflows.recording import synced_ledger
+
+if TYPE_CHECKING:
+    from tipbench.judge.agreement import Agreement
+    from tipbench.records import ExperimentSummary, Ledger
+    from tipbench.workflows.access import Principal
+    from tipbench.workflows.applying import Applied
+    from tipbench.workflows.judge_status import JudgeStatus
+    from tipbench.workflows.service_state import Service
+
+
+def to_judge(service: Service, who: Principal) -> list[dict[str, Any]]:
+    """The experiments with something to judge, or with a batch that the judge has not handed in."""
+    ledger = synced_ledger(service.settings())
+    found = [(entry, _open_batch(ledger, entry.name, who)) for entry in ledger.experiments()]
+    return [_entry(ledger, entry, batch, who) for entry, batch in found if entry.pending or batch]
+
+
+def _open_batch(ledger: Ledger, experiment: str, who: Principal) -> str | None:
+    """The batch that the judge would be given again."""
+    pin = ledger.pinned(experiment)
+    mine = [
+        batch.batch_id
+        for batch in ledger.batches(experiment)
+        if batch.judge == who.name
+        and batch.purpose != "auto"
+        and not batch.applications
+        and pin is not None
+        and batch.rubric_hash == pin.rubric_hash
+    ]
+    return mine[-1] if mine else None
+
+
+def _entry(ledger: Ledger, entry: ExperimentSummary, batch: str | None, who: Principal) -> dict[str, Any]:
+    return {
+        "experiment": name_for(ledger, entry.name, who),
+        "rubric": entry.rubric_id,
+        "cells": entry.done,
+        "cells_pending": entry.pending,
+        "open_batch": batch,
+    }
+
+
+def status_for(service: Service, experiment: str, who: Principal) -> dict[str, Any]:
+    """How far judging has come. A judge is told nothing of other judges, and no name of a model."""
+    settings = service.settings({"experiment": named(service, experiment)})
+    found = judge_status(settings)
+    everything = who.role == "admin"
+    name = name_for(synced_ledger(settings), found.experiment, who)
+    return {
+        "experiment": name,
+        "rubric": found.rubric_id,
+        "wanted": found.wanted,
+        "judged": found.judged,
+        "pending": found.pending,
+        "cells_pending": found.cells_pending,
+        "minutes_left": found.minutes_left,
+        "seconds_each": found.seconds_each,
+        "settled": found.settled,
+        "raced_out": list(found.raced_out) if everything else [],
+        "judges": [
+            _judge(one) for one in found.judges if everything or (one.judge.id, one.judge.kind) == _me(who)
+        ],
+        "agreement": agreement_told(found.agreement),
+        "open_batches": [asdict(one) for one in found.open_batches if everything or one.judge == who.name],
+        "old_verdicts": found.old_verdicts,
+        "notes": list(found.notes),
+    }
+
+
+def _me(who: Principal) -> tuple[str, str]:
+    return who.name, "human"
+
+
+def _judge(one: JudgeStatus) -> dict[str, Any]:
+    return {
+        "id": one.judge.id,
+        "kind": one.judge.kind,
+        "verdicts": one.verdicts,
+        "batches": one.batches,
+        "last_ms": one.last_ms,
+        "objections": one.objections,
+        "severity": one.severity,
+        "chart": [asdict(point) | {"beyond": point.beyond} for point in one.chart],
+        "trusted_alone": None if one.compared is None else one.compared.passes,
+    }
+
+
+def agreement_told(found: Agreement) -> dict[str, Any]:
+    return {
+        "n_items": found.n_items,
+        "alpha": dict(found.alpha),
+        "word": found.word,
+        "enough": found.enough,
+    }
+
+
+def applied_told(applied: Applied, *, experiment: str) -> dict[str, Any]:
+    """What came of a batch; it is in, so nothing that is told can change a score any more."""
+    state = applied.state
+    agreed = agreement(
+        state.verdicts, rubric_hash=state.rubric.hash, scales=state.rubric.scales, kinds=PEOPLE
+    )
+    return {
+        "batch": applied.batch_id,
+        "experiment": experiment,
+        "judge": applied.judge,
+        "new": applied.new,
+        "changed": applied.changed,
+        "unchanged": applied.unchanged,
+        "skipped": applied.skipped,
+        "cells_pending": applied.pending,
+        "drift": asdict(applied.drift),
+        "agreement": agreement_told(agreed),
+    }

@@ -1,0 +1,51 @@
+"""Files that people work in: written whole or not at all, and never over somebody's work."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from tipbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def check_free(path: Path, *, force: bool) -> None:
+    """See that a file can be written there and that none is, unless `force`; a BadInput says what to do."""
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be made ({error.strerror}); give another --out") from None
+    if is_folder:
+        raise BadInput(f"{path} is a folder; give the name of a file")
+    if is_there and not force:
+        raise BadInput(
+            f"{path} exists and may hold somebody's work; give another --out, or --force to replace it"
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise BadInput(f"{path.parent} cannot be written to; give another --out")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file with this text, or the file as it was: never half of it.
+
+    A pipe or a device is written to, and a link stays one (`/dev/stdout` is): to put a file in their place
+    would take them away from everybody.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="\n") as pipe:
+            pipe.write(text)
+        return
+    path = path.resolve()
+    spare = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with spare.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        spare.replace(path)
+    finally:
+        spare.unlink(missing_ok=True)

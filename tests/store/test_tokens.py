@@ -1,0 +1,211 @@
+"""Tokens: shown once, kept as a hash, one live one to a name."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_processes import at_once
+from tipbench.errors import BadSetting, NotFound
+from tipbench.store.tokens import Role, token_name, without_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tipbench.store import Store
+
+MINUTE = 60_000
+
+
+@pytest.mark.parametrize("role", ["admin", "judge", "service"])
+def test_a_token_opens_what_it_was_made_for(store: Store, role: Role) -> None:
+    """The token says its role, is long and random, and is known again with its name."""
+    plain = store.tokens.create("anna", role, now_ms=7)
+    assert re.fullmatch(rf"tb_{role}_[\w-]{{43}}", plain)
+    found = store.tokens.verify(plain, now_ms=9)
+    assert found is not None
+    assert (found.name, found.role, found.created_ms, found.last_used_ms) == ("anna", role, 7, 9)
+    assert plain.startswith(found.prefix)
+    assert len(plain) - len(found.prefix) > 32, "what is shown leaves enough to guess"
+    assert store.tokens.get(found.token_id) == found
+
+
+def test_no_two_tokens_are_alike(store: Store) -> None:
+    """A revoked token stays refused when its name is used again."""
+    first = store.tokens.create("anna", "judge", now_ms=1)
+    store.tokens.revoke("anna", now_ms=2)
+    second = store.tokens.create("anna", "judge", now_ms=3)
+    assert first != second
+    assert store.tokens.verify(first, now_ms=4) is None
+    assert store.tokens.verify(second, now_ms=4) is not None
+
+
+def test_the_token_itself_is_nowhere_in_the_file(store: Store) -> None:
+    """Who reads the file, or what lies beside it, cannot log in with what it finds."""
+    plain = store.tokens.create("anna", "admin", now_ms=1)
+    store.audit.add(who="anna", role="admin", action="login", detail=f"with {plain}", now_ms=2)
+    secret = plain.rsplit("_", 1)[-1][-30:].encode()
+    for file in store.path.parent.iterdir():
+        assert secret not in file.read_bytes()
+    store.close()
+    with closing(sqlite3.connect(store.path)) as db:
+        assert len(db.execute("SELECT hash FROM token").fetchone()[0]) == 32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plain: plain[:-1],
+        lambda plain: plain + "A",
+        lambda plain: plain[:-1] + ("A" if plain[-1] != "A" else "B"),
+        lambda plain: plain.replace("judge", "admin"),
+        lambda plain: plain.upper(),
+        lambda plain: plain.removeprefix("tb_"),
+        lambda plain: plain.rsplit("_", 1)[0],
+        lambda plain: plain + "\x00",
+        lambda plain: plain + "\ud800",
+    ],
+)
+def test_a_token_that_was_changed_is_nobodys(store: Store, change: Callable[[str], str]) -> None:
+    """A token that is cut, longer, or differs in a letter is refused."""
+    plain = store.tokens.create("anna", "judge", now_ms=1)
+    assert store.tokens.verify(change(plain), now_ms=2) is None
+
+
+@pytest.mark.parametrize("text", ["é" * 10**6, "", "_", "\ud800_\ud800_\ud800", "tb_judge_", "%", "\x00"])
+def test_what_is_no_token_is_nobodys(store: Store, text: str) -> None:
+    """Whatever it is made of, it is refused and nothing breaks."""
+    store.tokens.create("anna", "judge", now_ms=1)
+    assert store.tokens.verify(text, now_ms=2) is None
+
+
+def test_a_name_is_taken_until_it_is_revoked(store: Store) -> None:
+    """The second token of a live name is refused per field; two writings of one name are one."""
+    store.tokens.create("Zoë", "judge", now_ms=1)
+    with pytest.raises(BadSetting, match="there is a token named 'Zoë'") as told:
+        store.tokens.create(" Zoe\u0308 ", "admin", now_ms=2)
+    assert told.value.name == "name"
+    assert store.tokens.revoke("Zoe\u0308", now_ms=3).revoked_ms == 3
+    store.tokens.create("Zoë", "admin", now_ms=4)
+    assert [(token.name, token.role) for token in store.tokens.list()] == [("Zoë", "admin")]
+    assert [token.revoked_ms for token in store.tokens.list(revoked=True)] == [3, None]
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "\ud800", "'; DROP TABLE token; --"])
+def test_to_revoke_what_is_not_there_is_told(store: Store, name: str) -> None:
+    """The sentence says where to look; a second revocation is one of nothing."""
+    store.tokens.create("anna", "judge", now_ms=1)
+    store.tokens.revoke("anna", now_ms=2)
+    for one in (name, "anna"):
+        with pytest.raises(NotFound, match="token list"):
+            store.tokens.revoke(one, now_ms=3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", " ", "\t", "x" * 81, "a\nb", "a\x00b", "a\x1b[2Jb", "a\u200bb", "a\u202eb", "\u3164", "a\u00a0b",
+        "\ud800", "tb_admin_" + "a" * 43, "a\u2028b",
+    ],
+)  # fmt: skip
+def test_names_that_cannot_be_seen_are_refused(store: Store, name: str) -> None:
+    """A name is 1 to 80 characters that show on any screen, and no token."""
+    with pytest.raises(BadSetting) as told:
+        store.tokens.create(name, "judge", now_ms=1)
+    assert told.value.name == "name"
+    assert "a" * 30 not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "x" * 80, "Anna B.", "李四", "O'Brien", "anna@example.org", "🙂", "--help"]
+)
+def test_names_that_people_have_are_taken(store: Store, name: str) -> None:
+    """Any script will do."""
+    plain = store.tokens.create(name, "judge", now_ms=1)
+    found = store.tokens.verify(plain, now_ms=1)
+    assert found is not None
+    assert found.name == name
+
+
+@given(st.text(max_size=100))
+def test_a_name_is_kept_as_it_is_or_refused(name: str) -> None:
+    """What is taken as a name is taken again as the same one, and prints on one line."""
+    try:
+        kept = token_name(name)
+    except BadSetting:
+        return
+    assert token_name(kept) == kept
+    assert kept.isprintable()
+    assert kept.encode()
+
+
+def test_an_unknown_role_is_refused(store: Store) -> None:
+    """Roles are a closed list, told per field."""
+    with pytest.raises(BadSetting, match="admin, judge, service") as told:
+        store.tokens.create("anna", "root", now_ms=1)  # type: ignore[arg-type]
+    assert told.value.name == "role"
+
+
+def test_use_is_noted_at_most_once_a_minute(store: Store) -> None:
+    """Asking often writes seldom; a clock that was set back does not stop it."""
+    plain = store.tokens.create("anna", "judge", now_ms=0)
+    noted = []
+    for now_ms in (10 * MINUTE, 11 * MINUTE - 1, 11 * MINUTE, 5 * MINUTE):
+        store.tokens.verify(plain, now_ms=now_ms)
+        noted.append(store.tokens.list()[0].last_used_ms)
+    assert noted == [10 * MINUTE, 10 * MINUTE, 11 * MINUTE, 5 * MINUTE]
+
+
+def test_a_session_counts_as_use_and_ends_with_its_token(store: Store) -> None:
+    """A token is found by its number for as long as it is live."""
+    store.tokens.create("anna", "judge", now_ms=0)
+    (token,) = store.tokens.list()
+    used = store.tokens.get(token.token_id, now_ms=MINUTE)
+    assert used is not None
+    assert used.last_used_ms == MINUTE
+    store.tokens.revoke("anna", now_ms=2 * MINUTE)
+    assert store.tokens.get(token.token_id) is None
+    assert store.tokens.get(10**6) is None
+
+
+def test_who_cannot_note_the_use_is_still_let_in(store: Store) -> None:
+    """A file that cannot grow does not lock its owner out."""
+    plain = store.tokens.create("anna", "admin", now_ms=0)
+    with closing(sqlite3.connect(store.path)) as other:
+        other.execute("CREATE TRIGGER full BEFORE UPDATE ON token BEGIN SELECT no_such_function(); END")
+    assert store.tokens.verify(plain, now_ms=MINUTE) is not None
+
+
+def test_of_two_processes_one_gets_the_name(store: Store) -> None:
+    """Several that create the same name at once end with one token and the rest told."""
+    code = """
+try:
+    print(store.tokens.create('anna', 'judge', now_ms=1))
+except TipbenchError as error:
+    print(error)
+"""
+    printed = at_once(store.path, code, count=4)
+    made = [line.strip() for line in printed if line.startswith("tb_")]
+    assert len(made) == 1
+    assert sum("there is a token named 'anna'" in line for line in printed) == 3
+    assert store.tokens.verify(made[0], now_ms=2) is not None
+
+
+def test_of_two_services_one_makes_the_first_token(store: Store) -> None:
+    """Where there is an admin already, none is made."""
+    printed = at_once(store.path, "print(store.tokens.create_first('admin', 'admin', now_ms=1))", count=3)
+    assert sum(line.startswith("tb_admin_") for line in printed) == 1
+    assert printed.count("None\n") == 2
+
+
+def test_tokens_in_a_text_are_cut_down(store: Store) -> None:
+    """What is left tells which token it was and opens nothing."""
+    plain = store.tokens.create("anna", "judge", now_ms=1)
+    (token,) = store.tokens.list()
+    assert without_tokens(f"Bearer {plain}, then tb_judge_x") == f"Bearer {token.prefix}…, then tb_judge_x"
