@@ -45,6 +45,8 @@ check: $(DEV_READY) ## lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/mypy --python-version 3.13 src
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
 
 bench: $(DEV_READY) ## speed and memory, as ratios within one run
 	$(BIN)/python benchmarks/run.py

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
+
+from tipbench.cli import app
+from tipbench.errors import TipbenchError
 
 TIPBENCH = (sys.executable, "-m", "tipbench")
 
@@ -33,6 +38,19 @@ def tipbench(*arguments: str, timeout_s: float = 120) -> Ran:
         stdin=subprocess.DEVNULL,
     )
     return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def here(*arguments: str) -> Ran:
+    """Run a command in this process, where nothing has to be imported; it ends as the real one does."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            app(list(arguments))
+        except TipbenchError as error:
+            return Ran(code=error.exit_code, out=out.getvalue(), err=f"{err.getvalue()}tipbench: {error}")
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+    return Ran(code=code, out=out.getvalue(), err=err.getvalue())
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

@@ -259,6 +259,8 @@ def _real(row: Field[Any], value: object) -> float:
         return math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise BadSetting(row.name, f"{value!r} is not a number") from None
+    except OverflowError:
+        raise BadSetting(row.name, "this number is too large") from None
 
 
 def _text(row: Field[Any], value: object) -> str:

@@ -58,7 +58,7 @@ def version_of(path: Path) -> int:
 
 
 def test_only_the_owner_may_read_it(store: Store) -> None:
-    """The folder, the file and what SQLite lays beside it are closed to others from the first moment."""
+    """The folder, the file and what SQLite lays beside it are closed to others, whatever the umask."""
     before = os.umask(0)
     try:
         store.tokens.create("anna", "judge", now_ms=1)

@@ -18,9 +18,9 @@ def test_a_nonce_counts_once(store: Store) -> None:
     """The second time is refused until the nonce has expired."""
     assert store.seen.first_time("n", 0, keep_ms=100)
     assert not store.seen.first_time("n", 99, keep_ms=100)
+    assert store.seen.first_time("n", 100, keep_ms=100)
     assert store.seen.first_time("other", 99)
     assert not store.seen.first_time("other", 98 + DAY_MS)
-    assert store.seen.first_time("n", 100, keep_ms=100)
 
 
 @pytest.mark.parametrize("nonce", ["", "x" * 10**6, "\ud800", "\x00"])

@@ -7,10 +7,12 @@ import json
 import math
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from command import start
 from judged_world import SCALES, World, fill, plant, plant_home
 from tipbench.errors import BadInput, CheckFailed, JudgeFileError, NotFound
 from tipbench.ledger import open_ledger
@@ -21,7 +23,6 @@ from tipbench.workflows.exporting import Order, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tipbench.records import Batch, Verdict
 
@@ -312,3 +313,16 @@ def test_a_batch_for_nobody_takes_whoever_fills_it_in(world: World, tmp_path: Pa
         ("bot", "agent"),
     }
     assert len(the_batch(world).verdicts) == 32
+
+
+def test_two_judges_who_apply_at_once(world: World, tmp_path: Path) -> None:
+    """One half of every cell each, at the same moment: the cells show both halves in the end."""
+    folder = tmp_path / "all"
+    for one in export(world.settings, Order(every=True, size=12), out=str(folder)):
+        fill(Path(one.path), world, judge=one.batch_id, kind="human")
+    processes = [start("judge", "apply", str(path)) for path in sorted(folder.iterdir())]
+    for process in processes:
+        assert process.communicate()[1] == ""
+        assert process.returncode == 0
+    assert {values[-1] for values in numbers(world).values()} == {2}
+    assert not any(run.judge_pending for run in world.runs)

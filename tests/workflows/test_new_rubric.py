@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,12 +16,15 @@ from tipbench.suite import SHIPPED, load_suite
 from tipbench.workflows.applying import apply_file, rebuild
 from tipbench.workflows.auto_judging import judge_automatically
 from tipbench.workflows.collect import make_grid, pin_of
+from tipbench.workflows.comparing import compare
 from tipbench.workflows.exporting import Order, export, export_again
 from tipbench.workflows.judge_status import judge_status
 from tipbench.workflows.judged import judged_experiment
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tipbench.workflows.applying import Applied
 
 NEW = (
     RUBRIC.replace("so so", "neither")
@@ -44,12 +48,7 @@ def world(planted: tuple[Path, World], fresh_home: Path, tmp_path: Path) -> Worl
     """Judged whole under a suite of one's own; then its rubric is changed."""
     shutil.copytree(planted[0], fresh_home)
     write_suite(tmp_path / "suite")
-    world = World(
-        experiment="bench",
-        suite=planted[1].suite,
-        worth=planted[1].worth,
-        suite_name=str(tmp_path / "suite"),
-    )
+    world = replace(planted[1], suite_name=str(tmp_path / "suite"))
     judge_next(world, tmp_path / "old.json")
     write_suite(tmp_path / "suite", rubric=NEW)
     return world
@@ -83,17 +82,17 @@ def test_judging_is_reopened_and_the_old_verdicts_are_kept(world: World, tmp_pat
     assert state.judges == ()
 
 
+def apply_new(world: World, path: Path) -> Applied:
+    """Judge everything anew: a one for use, a four for wit."""
+    export(world.settings, ANEW, out=str(path))
+    worth = {place: {"use": 1, "wit": 4} for place in world.worth}
+    fill(path, replace(world, suite=load_suite(world.suite_name), worth=worth))
+    return apply_file(world.settings, str(path))
+
+
 def test_new_verdicts_count_and_old_ones_do_not(world: World, tmp_path: Path) -> None:
     """Scores under the new text alone make the numbers; both are in the ledger."""
-    export(world.settings, ANEW, out=str(tmp_path / "new.json"))
-    everything = World(
-        experiment="bench",
-        suite=load_suite(world.suite_name),
-        worth={place: {"use": 1, "wit": 4} for place in world.worth},
-        suite_name=world.suite_name,
-    )
-    fill(tmp_path / "new.json", everything)
-    apply_file(world.settings, str(tmp_path / "new.json"))
+    apply_new(world, tmp_path / "new.json")
     assert {(run.judge_pending, run.metrics["composite"], run.metrics["wit"]) for run in world.runs} == {
         (False, 6.0, 4.0)
     }
@@ -127,8 +126,11 @@ def test_the_way_back(world: World, tmp_path: Path) -> None:
 
 
 def test_a_suite_without_anchors_says_so(world: World, tmp_path: Path) -> None:
-    """The gate is off; status and every application say that drift is not checked."""
-    export(world.settings, ANEW, out=str(tmp_path / "new.json"))
+    """The gate is off; status, every application and the ranking say that drift is not checked."""
+    applied = apply_new(world, tmp_path / "new.json")
+    assert (applied.drift.state, applied.drift.z) == ("off", None)
+    assert applied.drift.reason.startswith("Judge drift not checked")
+    assert any("Judge drift not checked" in line for line in compare(world.settings).first)
     assert judge_status(world.settings).notes == ("Judge drift not checked: the suite has no anchors.",)
     roles = {item.role for batch in world.ledger.batches("bench") for item in batch.items}
     assert roles == {"real"}

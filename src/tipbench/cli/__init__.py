@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tipbench.cli import bench, compare, demo, doctor, engine, judge, ledger, suite, token
+from tipbench.cli import bench, compare, demo, doctor, engine, judge, ledger, serve, suite, token
 from tipbench.cli.screen import say
 from tipbench.errors import Interrupted, TipbenchError
 
@@ -53,6 +54,7 @@ compare.add_to(app)
 ledger.add_to(app)
 doctor.add_to(app)
 demo.add_to(app)
+serve.add_to(app)
 app.add_typer(judge.app, name="judge")
 app.add_typer(suite.app, name="suite")
 app.add_typer(engine.app, name="engine")
@@ -61,6 +63,10 @@ app.add_typer(token.app, name="token")
 
 def main() -> NoReturn:
     """Run the command; a foreseen error is one sentence on standard error and its own exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # what a terminal's character set lacks is written out rather than fatal
+            stream.reconfigure(errors="backslashreplace")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
     try:

@@ -146,8 +146,6 @@ def _tell(report: Report, form: Format, out: str) -> None:
         return
     from tipbench.workflows.whole_files import write_whole
 
-    if Path(out).is_dir():
-        raise BadInput(f"{out} is a folder; give --out the name of a file")
     try:
         write_whole(Path(out), text)
     except OSError as error:

@@ -77,7 +77,8 @@ def export_command(
     adjudicate: Annotated[
         bool,
         typer.Option(
-            "--adjudicate", help="what judges were 2 or more points apart on; these verdicts replace theirs"
+            "--adjudicate",
+            help="what judges were far apart on (2 points of a 1-5 scale); these verdicts replace theirs",
         ),
     ] = False,
     again: Annotated[
@@ -228,6 +229,9 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
         say(f"  about {count(found.minutes_left, 'minute')} left, at {found.seconds_each:.0f} s each")
     elif found.wanted:
         say("  everything that is wanted is judged")
+    if found.left_to_people > found.pending:
+        alone = count(found.left_to_people - found.pending, "candidate")
+        say(f"  {alone} by a model or the proxy alone: `judge export` hands them to people")
     if found.settled:
         say("  judging further cannot change the winner")
     if found.raced_out:

@@ -66,7 +66,7 @@ class BaselineReport:
     """What became of the baseline's combinations. It is passed if none has dropped and none is missing.
 
     `new` ones have nothing to be compared with and do not matter. `detectable` is the true drop that would
-    be found four times in five; None where the scores do not vary.
+    be found four times in five; None where the changes do not vary.
     """
 
     rows: tuple[BaselineRow, ...]
@@ -227,7 +227,7 @@ def _power(report: BaselineReport) -> str:
         return ""
     n = sorted(row.n_scenarios for row in report.rows)[len(report.rows) // 2]
     if report.detectable is None:
-        return "The scores do not vary, so it is not known how small a drop would be found."
+        return "The changes do not vary, so it is not known how small a drop would be found."
     return (
         f"With {n} shared scenarios a true drop of about {report.detectable:.1f} points would be found four "
         "times in five; smaller ones may go unseen."

@@ -83,6 +83,11 @@ def _outlook(board: Leaderboard, judged: list[LeaderboardRow]) -> str:
         return f"To say more, judge the {_count(unjudged, 'combination')} without any score."
     if board.n_scenarios < 2:
         return "To say more, judge more scenarios: 8 show large differences, 24 moderate ones."
+    if all(row.p_value is None for row in judged):
+        return (
+            f"To say more, judge all of them on the same scenarios: {judged[0].combination} shares fewer than "
+            "two with any other."
+        )
     waiting = f" ({_count(board.n_unjudged, 'candidate')} still unjudged)" if board.n_unjudged else ""
     return f"{_resolution(board)}{_needed(board)}{waiting}."
 

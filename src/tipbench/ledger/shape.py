@@ -106,12 +106,11 @@ def params_of(result: CellResult) -> dict[str, str]:
 
 def tags_of(result: CellResult) -> dict[str, str]:
     """Identity, where it ran, how it was read, whether it waits for a judge, and the candidates."""
-    failed = result.error is not None
     tags = {
         KEY: result.cell.key,
         KIND: "cell",
         STARTED: str(result.started_ms),
-        PENDING: "false" if failed else "true",
+        PENDING: str(_can_be_judged(result)).lower(),
         "tipbench.host.url": result.host.url,
         "tipbench.host.kind": result.host.kind,
         "tipbench.host.version": result.host.version,
@@ -121,6 +120,13 @@ def tags_of(result: CellResult) -> dict[str, str]:
     }
     kept = {name: chunks.storable(value) for name, value in tags.items() if value}
     return kept | text_tags({CANDIDATES: texts_of(result)[CANDIDATES]})
+
+
+def _can_be_judged(result: CellResult) -> bool:
+    """Whether there is anything in a result for a judge: a reply that failed as a whole has nothing."""
+    if result.error is not None or result.completion is None or result.completion.cut is not None:
+        return False
+    return bool(result.candidates) and result.reading is not None and result.reading.how != "none"
 
 
 def metrics_of(result: CellResult) -> dict[str, float]:

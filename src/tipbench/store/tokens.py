@@ -105,7 +105,7 @@ class Tokens:
     def _used(self, row: Row, *, now_ms: int) -> Token:
         """Note the use, at most once a minute. A disk that is full need not keep anybody out."""
         last = row["last_used_ms"]
-        if last is not None and (now_ms - last) < _TOUCH_EVERY_MS:
+        if last is not None and abs(now_ms - last) < _TOUCH_EVERY_MS:
             return record(Token, row)
         with suppress(StoreUnusable), self._database.writing() as db:
             db.execute("UPDATE token SET last_used_ms = ? WHERE token_id = ?", (now_ms, row["token_id"]))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tipbench.workflows.judged import Judged
 
 _LARGEST = 20_000_001
+_MOST_ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +137,7 @@ def apply_answers(
     application = sorted_out.application(drift)
     if application is not None:
         state.ledger.commit(batch, application)
-        state = _with(state, batch, application)
-    # also where nothing is new: the runs may not have been reached when this was applied before
-    mark(state)
+    state = _marked(state)
     return Applied(
         batch_id=batch.batch_id,
         experiment=state.experiment,
@@ -152,11 +151,17 @@ def apply_answers(
     )
 
 
-def _with(state: Judged, batch: Batch, application: Application) -> Judged:
-    grown = replace(batch, applications=(*batch.applications, application))
-    return replace(
-        state, batches=tuple(grown if one.batch_id == batch.batch_id else one for one in state.batches)
-    )
+def _marked(state: Judged) -> Judged:
+    """The experiment as the ledger has it now, with its runs marked by that.
+
+    Read anew each time, since others may apply meanwhile: whoever marks last has then seen them all. Also
+    where nothing is new, as the runs may not have been reached when the same was applied before.
+    """
+    for _ in range(_MOST_ROUNDS):
+        state = read_judged(state.ledger, state.experiment)
+        if not mark(state):
+            break
+    return state
 
 
 def mark(state: Judged) -> int:
@@ -201,7 +206,7 @@ class _Sorted:
             note=answer.note,
             adjudicated=self._batch.purpose == "adjudicate",
         )
-        if before is not None:
+        if before is not None and _same(before, verdict):
             self.unchanged += 1
             return
         if before is not None and dict(before.scores) != dict(verdict.scores):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tipbench.compare.scores import Row
     from tipbench.judge.agreement import Comparison
     from tipbench.judge.scoring import Rubric as Scoring
-    from tipbench.records import Judge, JudgeKind, Run
+    from tipbench.records import Batch, Judge, JudgeKind, Run
     from tipbench.settings import Settings
     from tipbench.workflows.judged import Judged
 
@@ -254,12 +254,22 @@ def _drift_lines(state: Judged, kind: JudgeKind | None) -> tuple[str, ...]:
     if len(checked) < len(every):
         unchecked = f"{len(every - checked)} of {len(every)} batches"
         lines.append(f"Judge drift not checked in {unchecked}: no anchor was judged there.")
-    if any(item.role == "anchor" and not item.by_people for batch, _ in applied for item in batch.items):
-        lines.append("The drift check is provisional: no person has judged the anchors yet.")
+    lines += _provisional([batch for batch, _ in applied], n_checked=len(checked))
     accepted = sum(one.drift_accepted for _, one in applied)
     if accepted:
         lines.append(f"Drift was accepted in {_count(accepted, 'application')}: see `tipbench judge status`.")
     return tuple(lines)
+
+
+def _provisional(applied: Sequence[Batch], *, n_checked: int) -> list[str]:
+    """Whether the references behind the drift check are by people: until then it is provisional."""
+    anchors = {batch.batch_id: [item for item in batch.items if item.role == "anchor"] for batch in applied}
+    unsure = sum(any(not item.by_people for item in some) for some in anchors.values())
+    if not unsure:
+        return []
+    if unsure >= n_checked:
+        return ["The drift check is provisional: no person has judged the anchors yet."]
+    return [f"The drift check is provisional in {unsure} batches: no person had judged their anchors then."]
 
 
 def _notes(state: Judged, kind: JudgeKind | None) -> list[str]:

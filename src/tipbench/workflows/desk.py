@@ -85,8 +85,8 @@ class JudgesDesk:
         """How far the experiment is, and what the hidden items said of the judge last time."""
         found = judge_status(self.settings)
         return {
-            "experiment_judged": found.judged,
-            "experiment_pending": found.pending,
+            "experiment_judged": found.wanted - found.left_to_people,
+            "experiment_pending": found.left_to_people,
             "minutes_left": found.minutes_left,
             "drift": self._last.drift.reason if self._last else "no batch applied yet",
             "drift_state": self._last.drift.state if self._last else None,

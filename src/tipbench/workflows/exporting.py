@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, NotFound
-from tipbench.judge.agreement import agreement
+from tipbench.judge.agreement import agreement, wide_gap
 from tipbench.judge.blocks import blocks_of, wanted_blocks
 from tipbench.judge.candidates import candidate_key
 from tipbench.judge.compose import Pool, anchors_shown, compose, compose_all
@@ -264,12 +264,17 @@ def new_batch_id() -> str:
 def _nothing_left(state: Judged, order: Order) -> str:
     where = f"experiment {state.experiment!r}"
     if order.adjudicate:
-        return f"{where} has nothing to adjudicate: no two judges are 2 or more points apart on any scale"
+        return f"{where} has nothing to adjudicate: no two judges are {_far_apart(state)} on any scale"
     if order.second:
         return f"{where} has nothing that others have judged and {order.judge!r} has not"
     if not any(run.status == "done" for run in state.runs):
         return f"{where} has no cells to judge yet; collect some first"
     return f"{where} has nothing left {_but(state, order)}"
+
+
+def _far_apart(state: Judged) -> str:
+    gaps = sorted({wide_gap(scale) for scale in state.rubric.scales})
+    return f"{' or '.join(f'{gap:g}' for gap in gaps)} or more points apart"
 
 
 def _but(state: Judged, order: Order) -> str:

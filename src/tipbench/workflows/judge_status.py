@@ -12,7 +12,7 @@ from tipbench.judge.verdicts import judged, under, wanted
 from tipbench.workflows.judged import PEOPLE, judged_experiment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tipbench.judge.gate import Point
     from tipbench.records import Batch, Judge, Verdict
@@ -56,8 +56,9 @@ class OpenBatch:
 class JudgeState:
     """Candidates are different texts: what two cells wrote alike counts once.
 
-    `settled` says that judging further cannot change the winner. `minutes_left` is for one person at the
-    pace of the batches so far, or at twenty seconds a candidate.
+    `settled` says that judging further cannot change the winner. `left_to_people` are those wanted that no
+    person or agent has judged: `judge export` gives them out also where a model or the proxy has judged them.
+    `minutes_left` is what they take one person, at the pace of the batches so far or at twenty seconds each.
     """
 
     experiment: str
@@ -66,6 +67,7 @@ class JudgeState:
     judged: int
     pending: int
     cells_pending: int
+    left_to_people: int
     minutes_left: int
     seconds_each: float
     settled: bool
@@ -81,7 +83,8 @@ def judge_status(settings: Settings) -> JudgeState:
     """How far the judging of the settings' experiment has come."""
     state = judged_experiment(settings)
     waiting = state.waiting()
-    left = {key for keys in waiting.values() for key in keys}
+    left = _different(waiting)
+    to_people = len(_different(state.waiting(PEOPLE)))
     done = _judged(state)
     counting = under(state.verdicts, state.rubric.hash)
     seconds = _seconds_each(state.batches)
@@ -95,7 +98,8 @@ def judge_status(settings: Settings) -> JudgeState:
         judged=len(done),
         pending=len(left),
         cells_pending=len(waiting),
-        minutes_left=round(len(left) * seconds / 60 + (0.49 if left else 0)),
+        left_to_people=to_people,
+        minutes_left=round(to_people * seconds / 60 + (0.49 if to_people else 0)),
         seconds_each=seconds,
         settled=state.is_settled,
         raced_out=tuple(f"{model} with {prompt}" for model, prompt in sorted(state.out_of_the_race)),
@@ -107,10 +111,14 @@ def judge_status(settings: Settings) -> JudgeState:
     )
 
 
+def _different(by_run: Mapping[str, Sequence[str]]) -> set[str]:
+    return {key for keys in by_run.values() for key in keys}
+
+
 def _judged(state: Judged) -> set[str]:
-    """The candidates of the slots that count which somebody has judged, also where they are raced out."""
-    every = {key for keys in wanted(state.runs, tips_per_cell=state.tips_per_cell).values() for key in keys}
-    return every & judged(state.verdicts, rubric_hash=state.rubric.hash)
+    """The candidates of the slots that count which those deciding have judged, also where raced out."""
+    every = _different(wanted(state.runs, tips_per_cell=state.tips_per_cell))
+    return every & judged(state.verdicts, rubric_hash=state.rubric.hash, kinds=state.deciding)
 
 
 def _seconds_each(batches: Sequence[Batch]) -> float:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from tipbench.compare.race import is_settled, raced_out
 from tipbench.errors import BadInput, NotFound, PinConflict
 from tipbench.judge.scoring import cell_rows, labels
-from tipbench.judge.verdicts import choose_ground, counted, judged, marks, pending
+from tipbench.judge.verdicts import KINDS, choose_ground, counted, judged, marks, pending
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from tipbench.records import Batch, JudgeKind, Ledger, Mark, Pin, Run, Verdict
     from tipbench.settings import Settings
@@ -97,11 +97,16 @@ class Judged:
         everyone = frozenset(labels(self.runs).values())
         return everyone if self.is_raced and self.is_settled else self.out_of_the_race
 
-    def waiting(self) -> dict[str, list[str]]:
-        """By run id, the candidates that nobody has judged and that are still wanted."""
+    @property
+    def deciding(self) -> tuple[JudgeKind, ...]:
+        """Whose verdict makes a candidate judged: once people judge, theirs alone, until then anybody's."""
+        return PEOPLE if self.ground() in PEOPLE else KINDS
+
+    def waiting(self, kinds: Collection[JudgeKind] = ()) -> dict[str, list[str]]:
+        """By run id, the candidates still wanted that nobody of these kinds (of those deciding) has judged."""
         return pending(
             self.runs,
-            judged(self.verdicts, rubric_hash=self.rubric.hash),
+            judged(self.verdicts, rubric_hash=self.rubric.hash, kinds=kinds or self.deciding),
             tips_per_cell=self.tips_per_cell,
             raced_out=self.unwanted,
         )

@@ -1,0 +1,266 @@
+"""Judging: a batch to score, stroke by stroke, or as a file; and a model that does it."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field
+
+from tipbench.api.access import Admin, GuardedRoute, JudgeOrAdmin, TheService
+from tipbench.api.bodies import FILE_OR_FORM, uploaded_file
+from tipbench.api.errors import BadFields, documented
+from tipbench.api.fields import ExperimentName, Strict, Text, experiment_settings
+from tipbench.api.jobs import Started, started
+from tipbench.workflows.judging_room import JudgingRoom
+from tipbench.workflows.judging_views import status_for, to_judge
+from tipbench.workflows.uploads import apply_upload
+
+router = APIRouter(
+    prefix="/api/judge", tags=["judging"], route_class=GuardedRoute, responses=documented(404, 422, 503)
+)
+
+
+class ToJudge(BaseModel):
+    """An experiment with something to judge. Before a judge a name that tells of models is a made-up one."""
+
+    experiment: str
+    rubric: str
+    cells: int
+    cells_pending: int
+    open_batch: str | None = Field(description="the batch that is yours and not handed in yet")
+
+
+class ScaleAnswer(BaseModel):
+    name: str
+    low: int
+    high: int
+
+
+class ItemAnswer(BaseModel):
+    """One text to score. Who wrote it is not told."""
+
+    id: str
+    number: int
+    scenario: str
+    context: str
+    tip: str
+    answer: dict[str, Any] | None = Field(description="what you gave so far")
+
+
+class BatchAnswer(BaseModel):
+    """A batch and what was scored in it so far. `rejected` says why it was, where it was handed in before."""
+
+    batch: str
+    scales: list[ScaleAnswer]
+    rubric: str
+    items: list[ItemAnswer]
+    left: int
+    seconds_each: float
+    rejected: str | None
+
+
+class StrokeAnswer(BaseModel):
+    batch: str
+    item: str
+    left: int = Field(description="items of the batch that are not scored on every scale yet")
+
+
+class SubmitRequest(Strict):
+    """How to hand a batch in."""
+
+    partial: bool = Field(default=False, description="hand it in although some items are not scored")
+
+
+class DriftAnswer(BaseModel):
+    """What the hidden items said of the judge."""
+
+    state: str
+    reason: str
+    n_anchors: int
+    shift: float | None
+    abs_shift: float | None
+    z: float | None
+    ewma: float | None
+    ewma_limit: float | None
+    foils_failed: int
+    foils_seen: int
+    provisional: bool
+    accepted: bool
+
+
+class AgreementAnswer(BaseModel):
+    """How far people agree on what at least two of them have scored: Krippendorff's alpha by scale."""
+
+    n_items: int
+    alpha: dict[str, float | None]
+    word: str | None
+    enough: bool
+
+
+class AppliedAnswer(BaseModel):
+    """What came of a batch."""
+
+    batch: str
+    experiment: str
+    judge: str
+    new: int
+    changed: int
+    unchanged: int
+    skipped: int
+    cells_pending: int
+    drift: DriftAnswer
+    agreement: AgreementAnswer
+
+
+class DriftPoint(BaseModel):
+    batch_id: str
+    z: float
+    ewma: float
+    limit: float
+    accepted: bool
+    beyond: bool
+
+
+class JudgeAnswer(BaseModel):
+    """One judge. `trusted_alone` is null for people, who need not be compared with people."""
+
+    id: str
+    kind: str
+    verdicts: int
+    batches: int
+    last_ms: int
+    objections: int
+    severity: float | None
+    chart: list[DriftPoint]
+    trusted_alone: bool | None
+
+
+class OpenBatchAnswer(BaseModel):
+    batch_id: str
+    judge: str
+    created_ms: int
+    items: int
+    judged: int
+
+
+class StatusAnswer(BaseModel):
+    """How far judging has come. A judge sees their own part of `judges` and `open_batches`."""
+
+    experiment: str
+    rubric: str
+    wanted: int
+    judged: int
+    pending: int
+    cells_pending: int
+    minutes_left: int
+    seconds_each: float
+    settled: bool
+    raced_out: list[str]
+    judges: list[JudgeAnswer]
+    agreement: AgreementAnswer
+    open_batches: list[OpenBatchAnswer]
+    old_verdicts: int
+    notes: list[str]
+
+
+class AutoRequest(Strict):
+    """Which model is to judge."""
+
+    judge: Text = Field(description="proxy, ollama:MODEL or openai:MODEL")
+    base_url: Text | None = Field(default=None, description="only the one that the service was started with")
+    same_family: bool = Field(default=False, description="allow a judge of a contestant's family")
+
+
+def the_room(service: TheService, request: Request) -> JudgingRoom:
+    """The service's one room; it is made when somebody first enters."""
+    state = request.app.state
+    if not hasattr(state, "judging_room"):
+        state.judging_room = JudgingRoom(service)
+    room: JudgingRoom = state.judging_room
+    return room
+
+
+TheRoom = Annotated[JudgingRoom, Depends(the_room)]
+Stroke = Annotated[
+    dict[str, Any],
+    Body(
+        description="a whole number or null for each scale; `overlong` (true, false) and `note` if need be",
+        examples=[{"relevance": 4, "actionability": 3, "tone": None, "note": "short"}],
+    ),
+]
+
+
+@router.get("")
+def list_to_judge(service: TheService, who: JudgeOrAdmin) -> list[ToJudge]:
+    """The experiments with something to judge."""
+    return [ToJudge(**one) for one in to_judge(service, who)]
+
+
+@router.post("/apply", responses=documented(409, 413), openapi_extra=FILE_OR_FORM)
+async def apply(service: TheService, who: JudgeOrAdmin, request: Request) -> AppliedAnswer:
+    """Apply a filled-in judge's file, all of it or nothing. 409 where the hidden items speak against it."""
+    data = await uploaded_file(request)
+    told = await run_in_threadpool(apply_upload, service, data, who=who)
+    await run_in_threadpool(service.audit, who, "judge.apply", told["batch"], f"{told['new']} new verdicts")
+    return AppliedAnswer.model_validate(told)
+
+
+@router.put("/batches/{batch}/items/{item}", responses=documented(409))
+def stroke(room: TheRoom, who: JudgeOrAdmin, batch: str, item: str, body: Stroke) -> StrokeAnswer:
+    """Keep what you have for an item, in place of what was there; it need not be complete."""
+    return StrokeAnswer(**room.stroke(batch, item, body, who))
+
+
+@router.post("/batches/{batch}/submit", responses=documented(409))
+def submit(
+    service: TheService, room: TheRoom, who: JudgeOrAdmin, batch: str, body: SubmitRequest | None = None
+) -> AppliedAnswer:
+    """Hand a batch in. 409 with the reason where it is rejected; what you scored is kept then."""
+    told = room.submit(batch, who, partial=body is not None and body.partial)
+    service.audit(who, "judge.submit", batch, f"{told['new']} new verdicts")
+    return AppliedAnswer.model_validate(told)
+
+
+@router.get("/{experiment}/status")
+def status(service: TheService, who: JudgeOrAdmin, experiment: ExperimentName) -> StatusAnswer:
+    """How far the judging of an experiment has come."""
+    return StatusAnswer.model_validate(status_for(service, experiment, who))
+
+
+@router.get("/{experiment}/batch")
+def batch(room: TheRoom, who: JudgeOrAdmin, experiment: ExperimentName) -> BatchAnswer:
+    """Your open batch, or a new one; 404 where nothing is left to judge."""
+    return BatchAnswer.model_validate(room.batch(experiment, who))
+
+
+@router.get(
+    "/{experiment}/export",
+    response_class=Response,
+    responses={200: {"description": "a judge's file", "content": {"application/json": {}}}},
+)
+def export(
+    room: TheRoom,
+    who: JudgeOrAdmin,
+    experiment: ExperimentName,
+    size: Annotated[int, Query(ge=3, le=60, description="items in a new batch")] = 60,
+    tips_per_cell: Annotated[
+        int | None, Query(ge=0, le=50, description="of each cell the first so many; for an admin to say")
+    ] = None,
+) -> Response:
+    """Your open batch, or a new one, as a file to fill in and apply."""
+    batch_id, text = room.export(experiment, who, size=size, tips_per_cell=tips_per_cell)
+    headers = {"Content-Disposition": f'attachment; filename="{batch_id}.json"'}
+    return Response(text.encode(), media_type="application/json", headers=headers)
+
+
+@router.post("/{experiment}/auto", status_code=202, responses=documented(409))
+def auto(service: TheService, who: Admin, experiment: ExperimentName, body: AutoRequest) -> Started:
+    """Let a model, or the proxy's rules, judge what it has not judged yet."""
+    if body.base_url and body.base_url != os.environ.get("OPENAI_BASE_URL"):
+        raise BadFields({"base_url": "it is set where the service is started, as OPENAI_BASE_URL"})
+    settings = experiment_settings(service, experiment)
+    job = service.jobs.start_judging(settings, body.judge, by=who.name, same_family=body.same_family)
+    return started(service, who, job)

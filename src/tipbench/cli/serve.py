@@ -1,0 +1,40 @@
+"""`serve`: the bench in a browser and as an API."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from tipbench.cli.options import settings_options
+from tipbench.settings import Settings
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("serve")(serve_command)
+
+
+@settings_options("mlflow_url", "mlflow_host_header", "ollama_url", "engine", "gguf", "suite")
+def serve_command(
+    *,
+    settings: Settings,
+    host: Annotated[str, typer.Option("--host", help="where to listen")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="on which port; 0 takes a free one")
+    ] = 8700,
+    expose: Annotated[
+        bool,
+        typer.Option("--expose-to-the-network", help="allow a --host that other machines can reach"),
+    ] = False,
+) -> None:
+    """Serve the pages and the API: start a bench, watch it, judge it, read the answer.
+
+    The first start makes an admin token and shows it once; `tipbench token create` makes others.
+    Collections that were started here go on when this ends.
+    """
+    from tipbench.workflows.service_state import ServiceConfig
+
+    config = ServiceConfig.from_environment(host=host, port=port, settings=settings)
+    # By name: the service stands above the commands, as it is made of the API and the pages beside them.
+    import_module("tipbench.service").main(config, exposed=expose)

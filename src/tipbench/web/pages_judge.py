@@ -1,0 +1,133 @@
+"""Judging: what waits, one tip after the other, and what came of it. Nothing here tells who wrote what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from tipbench.compare import figures
+from tipbench.web.drift_chart import drift_chart
+from tipbench.web.guard import as_sentence, need
+from tipbench.web.render import page, part
+from tipbench.web.rubric_sheet import sheet_of
+from tipbench.workflows.access import Principal
+from tipbench.workflows.judge_status import judge_status
+from tipbench.workflows.judged import judged_experiment
+from tipbench.workflows.judging_names import named
+from tipbench.workflows.judging_views import to_judge
+from tipbench.workflows.service_state import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tipbench.judge.agreement import Agreement
+    from tipbench.workflows.judge_status import JudgeState, JudgeStatus
+
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingRow:
+    """An experiment by the name that the judge may read."""
+
+    name: str
+    told: str
+    judged_words: str
+    percent: int
+
+
+@router.get("/judge")
+def waiting(request: Request, who: Principal = need("judge", "admin")) -> Response:
+    """The experiments in which something waits for a judge, the newest first."""
+    rows = [_row(one) for one in to_judge(request.app.state.service, who)]
+    return page(request, "judge_list.html.j2", rows=rows)
+
+
+def _row(one: Mapping[str, Any]) -> WaitingRow:
+    cells, judged = one["cells"], one["cells"] - one["cells_pending"]
+    begun = "you have begun a batch" if one["open_batch"] else ""
+    waits = f"{figures.count(one['cells_pending'], 'cell')} to judge" if one["cells_pending"] else ""
+    return WaitingRow(
+        name=one["experiment"],
+        told=" · ".join(part for part in (waits, begun) if part),
+        judged_words=f"{judged} of {cells} judged",
+        percent=part(judged, cells),
+    )
+
+
+@router.get("/judge/{experiment}")
+def judging(request: Request, experiment: str, _who: Principal = need("judge", "admin")) -> Response:
+    """The desk. What is judged is fetched by its script; the rubric is on the page."""
+    service: Service = request.app.state.service
+    rubric = judged_experiment(service.settings({"experiment": named(service, experiment)})).rubric
+    return page(
+        request,
+        "judge.html.j2",
+        experiment=experiment,
+        sheet=sheet_of(rubric),
+        lowest=min(scale.low for scale in rubric.scales),
+        highest=max(scale.high for scale in rubric.scales),
+    )
+
+
+@router.get("/judge/{experiment}/result")
+def result(request: Request, experiment: str, who: Principal = need("judge", "admin")) -> Response:
+    """How the judge who asks has drifted, and how far judges agree; from batches that are in."""
+    service: Service = request.app.state.service
+    found = judge_status(service.settings({"experiment": named(service, experiment)}))
+    own = next((one for one in found.judges if (one.judge.id, one.judge.kind) == (who.name, "human")), None)
+    agreed = found.agreement if found.agreement.n_items else None
+    return page(
+        request,
+        "judge_result.html.j2",
+        experiment=experiment,
+        pending=found.pending,
+        said=_said(found, own),
+        more=_more(found),
+        drift=drift_chart(own.chart) if own else None,
+        no_drift="Not checked: no batch of yours with agreed items is in.",
+        scales=_scales(agreed) if agreed else (),
+        agreement_told=_agreement_told(agreed),
+        severity=_severity(own),
+        notes=[as_sentence(note.partition(" (tipbench")[0]) for note in found.notes],
+    )
+
+
+def _said(found: JudgeState, own: JudgeStatus | None) -> str:
+    if own is None:
+        return "No batch of yours is in yet."
+    batches = f"{own.batches} batch{'' if own.batches == 1 else 'es'}"
+    mine = f"You have judged {figures.count(own.verdicts, 'tip')} in {batches}"
+    return f"{mine}; {found.judged} of {found.wanted} are judged in all."
+
+
+def _more(found: JudgeState) -> str:
+    if not found.pending:
+        return "Nothing is left to judge."
+    if found.settled:
+        return "Judging further cannot change the winner any more."
+    left = figures.count(found.pending, "tip")
+    return f"{left} to go: about {figures.count(max(1, found.minutes_left), 'minute')} for one person."
+
+
+def _scales(agreed: Agreement) -> list[tuple[str, str, str]]:
+    words = agreed.words
+    return [
+        (name, figures.number(alpha, 2), words[name] or "not known") for name, alpha in agreed.alpha.items()
+    ]
+
+
+def _agreement_told(agreed: Agreement | None) -> str:
+    if agreed is None:
+        return "Not known: no tip was judged by two people yet."
+    enough = "" if agreed.enough else "; that is too few to be sure"
+    return f"On the {figures.count(agreed.n_items, 'tip')} that at least two judges scored{enough}."
+
+
+def _severity(own: JudgeStatus | None) -> str:
+    if own is None or own.severity is None:
+        return ""
+    way = "more" if own.severity > 0 else "fewer"
+    return f"On tips that others judged too, you gave {abs(own.severity):.1f} points {way} than they did."

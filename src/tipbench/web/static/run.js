@@ -1,0 +1,182 @@
+// The dialog that starts a collection. Its fields come from the settings table, its models from the host.
+import { ask, billions, clearProblems, dialogOf, gigabytes, make, minutes, part, show, showProblem } from "./api.js";
+
+const dialog = dialogOf("run");
+const form = document.getElementById("run-form");
+const rest = document.getElementById("run-problem");
+const list = document.getElementById("model-list");
+const listTold = document.getElementById("models-told");
+const estimate = document.getElementById("estimate");
+const start = document.getElementById("start");
+const FIRST = ["prompts", "n_tips", "experiment", "n_scenarios"];
+const PAUSE = 500;
+
+let rows = [];
+let timer = 0;
+let asked = null;
+let modelsFrom = null;
+
+const opener = document.getElementById("open-run");
+opener.hidden = false;
+opener.addEventListener("click", open);
+
+async function open() {
+  dialog.showModal();
+  if (rows.length) return;
+  try {
+    rows = await ask("GET", "/api/bench/options");
+  } catch (problem) {
+    return show(rest, problem.message);
+  }
+  const first = FIRST.map((name) => rows.find((row) => row.name === name)).filter(Boolean);
+  document.getElementById("fields").append(...first.map(field));
+  const others = rows.filter((row) => row.name !== "models" && !first.includes(row));
+  document.getElementById("further").append(...others.map(field));
+  await models();
+}
+
+const words = (name) => {
+  const known = { n_tips: "tips per cell", n_scenarios: "scenarios", max_model_b: "largest model, in billions",
+    ollama_url: "Ollama host", mlflow_url: "MLflow server" };
+  const text = known[name] ?? name.replaceAll("_", " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+};
+
+function field(row) {
+  const id = `run-${row.name}`;
+  const about = { id, name: row.name, "aria-describedby": `${id}-help ${id}-problem` };
+  const help = make("p", { class: "meta", id: `${id}-help` }, row.help);
+  const problem = make("p", { class: "problem", "data-problem": row.name, id: `${id}-problem`, hidden: true });
+  if (row.type === "flag") {
+    const box = make("input", { ...about, type: "checkbox", checked: row.default });
+    return make("div", { class: "field" }, make("label", { class: "tick", for: id }, box, ` ${words(row.name)}`), help, problem);
+  }
+  const control = row.choices.length ? choice(row, about) : input(row, about);
+  return make("div", { class: `field${row.type === "names" || row.type === "text" ? " long" : ""}` },
+    make("label", { for: id }, words(row.name)), control, help, problem);
+}
+
+const choice = (row, about) =>
+  make("select", about, ...row.choices.map((value) => make("option", { value, selected: value === row.default }, value)));
+
+function input(row, about) {
+  const value = Array.isArray(row.default) ? row.default.join(", ") : String(row.default);
+  const kinds = { "whole number": { type: "number", step: "1", inputmode: "numeric" }, number: { type: "number", step: "any", inputmode: "decimal" } };
+  return make("input", { ...about, ...(kinds[row.type] ?? { type: "text", spellcheck: "false" }), value, autocomplete: "off" });
+}
+
+// What the host has, smallest first; what is too large is there, greyed, with the reason.
+async function models() {
+  const url = form.elements.ollama_url?.value ?? "";
+  modelsFrom = url;
+  list.replaceChildren();
+  listTold.textContent = "Asking the host what is installed …";
+  const wanted = rows.find((row) => row.name === "models")?.default ?? [];
+  let found;
+  try {
+    found = await ask("GET", `/api/bench/models?ollama_url=${encodeURIComponent(url)}`);
+  } catch (problem) {
+    listTold.textContent = problem.message;
+    return byHand(wanted);
+  }
+  if (!found.length) {
+    listTold.textContent = "The host has no models yet.";
+    return byHand(wanted);
+  }
+  listTold.textContent = `${found.length} installed on the host`;
+  const fits = found.filter((one) => !one.too_large);
+  const usual = fits.filter((one) => wanted.includes(one.name));
+  const ticked = new Set((usual.length ? usual : fits).map((one) => one.name));
+  found.forEach((one, at) => list.append(tick(one, at, ticked.has(one.name))));
+  later();
+}
+
+function tick(one, at, checked) {
+  const id = `run-model-${at}`;
+  const size = [one.parameters ? billions(one.parameters) : "size unknown", gigabytes(one.size_bytes), one.resident ? "loaded now" : ""];
+  const told = make("span", { class: "meta", id: `${id}-told` }, one.too_large ?? size.filter(Boolean).join(" · "));
+  const box = make("input", { type: "checkbox", id, name: "models", value: one.name, checked: checked && !one.too_large,
+    disabled: Boolean(one.too_large), "aria-describedby": `${id}-told` });
+  return make("label", { class: `model-choice ${one.too_large ? "off" : ""}`, for: id }, box, make("bdi", { class: "model" }, one.name), told);
+}
+
+// Where the host cannot be asked, names are written.
+function byHand(wanted) {
+  list.append(make("label", { class: "field long" }, "Names, separated by commas ",
+    make("input", { name: "models", type: "text", value: wanted.join(", "), spellcheck: "false", autocomplete: "off" })));
+}
+
+function given() {
+  const body = {};
+  for (const row of rows) {
+    const control = form.elements[row.name];
+    if (row.name === "models") body.models = chosenModels();
+    else if (row.type === "flag") body[row.name] = control.checked;
+    else if (control.value.trim() !== "" || row.name === "mlflow_url") body[row.name] = value(row, control.value.trim());
+  }
+  return body;
+}
+
+function chosenModels() {
+  const written = list.querySelector('input[type="text"]');
+  if (written) return written.value.split(",").map((name) => name.trim()).filter(Boolean);
+  return [...list.querySelectorAll("input:checked")].map((box) => box.value);
+}
+
+const value = (row, text) => (row.type.endsWith("number") && Number.isFinite(Number(text)) ? Number(text) : text);
+
+form.addEventListener("input", (event) => {
+  if (event.target.name === "ollama_url") return;
+  later();
+});
+form.addEventListener("change", (event) => {
+  if (event.target.name === "ollama_url" && event.target.value !== modelsFrom) models();
+});
+
+function later() {
+  clearTimeout(timer);
+  timer = setTimeout(foretell, PAUSE);
+}
+
+// The dry run: what it would take, before anybody presses start.
+async function foretell() {
+  asked?.abort();
+  asked = new AbortController();
+  estimate.textContent = "Working out what it takes …";
+  estimate.classList.remove("too-much");
+  try {
+    const plan = await ask("POST", "/api/bench/estimate", given(), { signal: asked.signal });
+    clearProblems(form, rest);
+    estimate.textContent = said(plan);
+    estimate.classList.toggle("too-much", plan.peak_bytes > plan.free_bytes);
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    estimate.textContent = "";
+    showProblem(form, problem, rest);
+  }
+}
+
+function said(plan) {
+  if (!plan.cells) return `Nothing to do: all ${plan.skipped} cells are there already.`;
+  const before = plan.skipped ? `, ${plan.skipped} done before` : "";
+  const memory = `needs ${gigabytes(plan.peak_bytes)} of memory, ${gigabytes(plan.free_bytes)} are free`;
+  const minute = minutes(plan.minutes);
+  return `${plan.cells} cells${before}. ${minute.charAt(0).toUpperCase() + minute.slice(1)}, ${plan.basis}; ${memory}.`;
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  clearTimeout(timer);
+  asked?.abort();
+  start.disabled = true;
+  start.textContent = "Starting …";
+  try {
+    const started = await ask("POST", "/api/bench/run", given());
+    location.assign(part("jobs", started.job_id));
+  } catch (problem) {
+    showProblem(form, problem, rest);
+    (form.querySelector('[aria-invalid="true"]') ?? start).focus();
+    start.disabled = false;
+    start.textContent = "Start";
+  }
+});

@@ -1,0 +1,141 @@
+"""What the service's handlers share: its configuration, its store, its jobs, and reports kept while they
+stand.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tipbench.engine.lock import is_loopback
+from tipbench.errors import BadSetting
+from tipbench.settings import Settings, home, normal_url
+from tipbench.store import Store
+from tipbench.workflows.access import Access
+from tipbench.workflows.comparing import compare
+from tipbench.workflows.jobs import Jobs
+from tipbench.workflows.recording import the_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tipbench.compare.report import Report
+    from tipbench.workflows.access import Principal
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8700
+_REPORTS_KEPT = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceConfig:
+    """How the service was started. Lists of addresses beyond the machine's own are spelled out by the
+    person.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    settings: Settings = field(default_factory=lambda: Settings.of({}))
+    ollama_urls: tuple[str, ...] = ()
+    mlflow_urls: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    webhook_url: str = ""
+    webhook_secret: str = field(default="", repr=False)
+
+    @classmethod
+    def from_environment(cls, *, host: str, port: int, settings: Settings) -> ServiceConfig:
+        return cls(
+            host=host,
+            port=port,
+            settings=settings,
+            ollama_urls=tuple(normal_url(one) for one in _listed("TIPBENCH_OLLAMA_URLS")),
+            mlflow_urls=tuple(one.rstrip("/") for one in _listed("TIPBENCH_MLFLOW_URLS")),
+            allowed_hosts=tuple(one.lower() for one in _listed("TIPBENCH_ALLOWED_HOSTS")),
+            webhook_url=os.environ.get("TIPBENCH_WEBHOOK_URL", ""),
+            webhook_secret=os.environ.get("TIPBENCH_WEBHOOK_SECRET", ""),
+        )
+
+    @property
+    def known_as(self) -> frozenset[str]:
+        """The names that a request may call this service by."""
+        own = {"localhost", "127.0.0.1", "::1", self.host.lower().strip("[]")}
+        return frozenset(own | set(self.allowed_hosts)) - {"0.0.0.0", "::"}  # noqa: S104 - names nobody
+
+
+def _listed(name: str) -> list[str]:
+    return [part.strip() for part in os.environ.get(name, "").split(",") if part.strip()]
+
+
+class Service:
+    """One running service. Handlers ask it; it asks the workflows."""
+
+    def __init__(self, config: ServiceConfig, *, folder: Path | None = None) -> None:
+        place = folder or home()
+        self.config = config
+        self.store = Store(place / "service.db")
+        self.access = Access(
+            tokens=self.store.tokens, attempts=self.store.attempts, key=self.store.secrets.get("session")
+        )
+        self.jobs = Jobs(self.store.jobs, folder=place / "jobs")
+        self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def settings(self, values: Mapping[str, Any] | None = None) -> Settings:
+        """The service's own settings with these in their place; a BadSetting for an address it must not
+        reach.
+        """
+        own = self.config.settings
+        given = {name: value for name, value in (values or {}).items() if value is not None}
+        names = ("ollama_url", "mlflow_url", "mlflow_host_header", "engine", "suite")
+        usual = {name: getattr(own, name) for name in names}
+        settings = Settings.of({**usual, "gguf": list(own.gguf), **given})
+        self._check_ollama(settings.ollama_url)
+        self._check_mlflow(settings.mlflow_url)
+        return settings
+
+    def _check_ollama(self, url: str) -> None:
+        if url in {self.config.settings.ollama_url, *self.config.ollama_urls} or is_loopback(url):
+            return
+        raise BadSetting(
+            "ollama_url", f"{url} is not on the list of hosts of this service; add it to TIPBENCH_OLLAMA_URLS"
+        )
+
+    def _check_mlflow(self, url: str) -> None:
+        plain = url.rstrip("/")
+        if plain in {self.config.settings.mlflow_url.rstrip("/"), *self.config.mlflow_urls}:
+            return
+        if urlsplit(plain).scheme in {"http", "https"} and is_loopback(plain):
+            return
+        raise BadSetting(
+            "mlflow_url", "is not on the list of servers of this service; add it to TIPBENCH_MLFLOW_URLS"
+        )
+
+    def report(self, experiment: str, **options: Any) -> Report:  # noqa: ANN401 - what `compare` takes
+        """The comparison of an experiment, kept for as long as the ledger says that nothing has changed."""
+        settings = self.settings({"experiment": experiment})
+        revision = the_ledger(settings).revision(experiment)
+        key = (experiment, revision, repr(sorted(options.items())))
+        with self._lock:
+            if revision and key in self._reports:
+                self._reports.move_to_end(key)
+                return self._reports[key]
+        report = compare(settings, **options)
+        with self._lock:
+            self._reports[key] = report
+            while len(self._reports) > _REPORTS_KEPT:
+                self._reports.popitem(last=False)
+        return report
+
+    def audit(self, principal: Principal | None, action: str, target: str = "", detail: str = "") -> None:
+        """Write down who changed what. Never a token."""
+        who, role = (principal.name, principal.role) if principal else ("", "")
+        self.store.audit.add(who=who, role=role, action=action, target=target, detail=detail, now_ms=now_ms())
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,247 @@
+"""Judging over the API from the first batch to the leaderboard, and what a judge never gets to see."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, score
+from judged_world import plant
+from tipbench.service import create_app
+from tipbench.workflows.service_state import Service
+
+if TYPE_CHECKING:
+    from judged_world import World
+
+BATCH = f"/api/judge/{EXPERIMENT}/batch"
+
+
+def test_a_judge_scores_a_batch_stroke_by_stroke_and_hands_it_in(api: Api) -> None:
+    """From an open batch to verdicts that the leaderboard ranks by."""
+    batch = api.ann.get(BATCH).json()
+    assert batch["left"] == len(batch["items"]) > 16
+    assert judge_all(api.ann, api.world) == batch["batch"]
+    applied = api.ann.post(f"/api/judge/batches/{batch['batch']}/submit")
+    assert applied.status_code == 200, applied.text
+    told = applied.json()
+    assert (told["new"], told["skipped"], told["cells_pending"]) == (len(batch["items"]), 0, 0)
+    assert told["drift"]["state"] == "ok"
+    assert told["agreement"]["n_items"] == 0
+    board = api.admin.get(f"/api/bench/leaderboard/{EXPERIMENT}").json()
+    assert board["rows"][0]["model"] == GOOD
+    assert board["ground"] == "human"
+
+
+def test_a_stroke_is_there_when_the_batch_is_asked_for_again(api: Api) -> None:
+    """A half-given answer is kept as it was given, and counts as not done."""
+    batch = api.ann.get(BATCH).json()
+    item = batch["items"][3]
+    path = f"/api/judge/batches/{batch['batch']}/items/{item['id']}"
+    first = api.ann.put(path, json={"relevance": 4, "note": "good"})
+    assert first.json()["left"] == len(batch["items"])
+    again = api.ann.get(BATCH).json()
+    assert again["batch"] == batch["batch"]
+    assert again["items"][3]["answer"] == {"relevance": 4, "note": "good"}
+    done = api.ann.put(path, json={"relevance": 4, "actionability": 3, "tone": 2, "overlong": None})
+    assert done.json()["left"] == len(batch["items"]) - 1
+    assert api.ann.get(BATCH).json()["items"][3]["answer"] == {"relevance": 4, "actionability": 3, "tone": 2}
+
+
+def test_drafts_outlive_the_service(api: Api, world: World) -> None:
+    """What was scored before a restart is there after it, and the same batch is handed out."""
+    batch = judge_all(api.ann, world)
+    api.service.store.close()
+    service = Service(api.service.config)
+    again = replace(api, service=service, app=create_app(service))
+    found = again.ann.get(BATCH).json()
+    assert (found["batch"], found["left"]) == (batch, 0)
+    assert again.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 200
+
+
+def test_a_batch_that_drifted_is_rejected_and_its_draft_kept(api: Api) -> None:
+    """409 with the reason; the answers stay, the batch says why, and a better second try is taken in."""
+    batch = judge_all(api.ann, api.world, shift=-2)
+    refused = api.ann.post(f"/api/judge/batches/{batch}/submit")
+    assert refused.status_code == 409
+    assert refused.json()["error"]["code"] == "rejected"
+    assert "--accept-drift" not in refused.text
+    found = api.ann.get(BATCH).json()
+    assert (found["batch"], found["left"]) == (batch, 0)
+    assert found["rejected"] == refused.json()["error"]["message"]
+    assert api.admin.get(f"/api/judge/{EXPERIMENT}/status").json()["judged"] == 0
+    judge_all(api.ann, api.world)
+    assert api.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 200
+
+
+def test_an_unfinished_batch_is_handed_in_only_on_purpose(api: Api) -> None:
+    """Missing scores are counted in the refusal; `partial` takes what there is."""
+    batch = api.ann.get(BATCH).json()
+    submit = f"/api/judge/batches/{batch['batch']}/submit"
+    assert api.ann.post(submit).status_code == 422
+    for item in batch["items"][:-2]:
+        api.ann.put(f"/api/judge/batches/{batch['batch']}/items/{item['id']}", json=score(api.world, item))
+    refused = api.ann.post(submit)
+    assert refused.status_code == 422
+    assert f"2 of {len(batch['items'])} items" in refused.json()["error"]["message"]
+    taken = api.ann.post(submit, json={"partial": True})
+    assert (taken.status_code, taken.json()["skipped"]) == (200, 2)
+
+
+def test_a_batch_is_handed_in_once(api: Api) -> None:
+    """A second submit, and a stroke after it, are conflicts and change nothing."""
+    batch = judge_all(api.ann, api.world)
+    item = api.ann.get(BATCH).json()["items"][0]["id"]
+    assert api.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 200
+    assert api.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 409
+    stroke = api.ann.put(f"/api/judge/batches/{batch}/items/{item}", json={"tone": 1})
+    assert stroke.status_code == 409
+
+
+def test_a_judge_touches_only_batches_of_their_own(api: Api) -> None:
+    """Somebody else's batch is as good as none, for a judge and for an admin."""
+    batch = judge_all(api.ann, api.world)
+    item = api.ann.get(BATCH).json()["items"][0]["id"]
+    for other in (api.bob, api.admin):
+        assert other.put(f"/api/judge/batches/{batch}/items/{item}", json={"tone": 1}).status_code == 404
+        assert other.post(f"/api/judge/batches/{batch}/submit").status_code == 404
+    assert api.bob.put("/api/judge/batches/nope/items/x", json={}).json() == {
+        "error": {"code": "not_found", "message": "there is no batch 'nope' of yours"}
+    }
+    assert api.ann.get(BATCH).json()["left"] == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "field"),
+    [
+        ({"relevance": 6}, "relevance"),
+        ({"relevance": "5"}, "relevance"),
+        ({"relevance": 2.5}, "relevance"),
+        ({"relevance": True}, "relevance"),
+        ({"relevanz": 3}, "relevanz"),
+        ({"note": "a\x00b"}, "note"),
+        ({"note": "x" * 2001}, "note"),
+        ({"overlong": "yes"}, "overlong"),
+    ],
+)
+def test_a_wrong_stroke_names_its_field(api: Api, answer: dict[str, Any], field: str) -> None:
+    """Nothing of it is kept."""
+    batch = api.ann.get(BATCH).json()
+    item = batch["items"][0]["id"]
+    refused = api.ann.put(f"/api/judge/batches/{batch['batch']}/items/{item}", json=answer)
+    assert refused.status_code == 422
+    assert list(refused.json()["error"]["fields"]) == [field]
+    assert api.ann.get(BATCH).json()["items"][0]["answer"] is None
+
+
+def test_two_requests_at_once_get_the_same_batch(api: Api) -> None:
+    """Asking twice before anything is scored makes no second batch."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        found = list(pool.map(lambda _: api.ann.get(BATCH).json()["batch"], range(2)))
+    assert found[0] == found[1]
+    assert len(api.world.ledger.batches(EXPERIMENT)) == 1
+
+
+def test_nothing_a_judge_gets_tells_of_models_or_roles(api: Api) -> None:
+    """Lists, batches, status, files and refusals: no model, no role, no other judge."""
+    plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0, (POOR, "v1"): 2.5}, n_scenarios=1)
+    names = [one["experiment"] for one in api.ann.get("/api/judge").json()]
+    assert EXPERIMENT in names
+    assert len(names) == 2
+    paths = [f"/api/judge/{name}/{what}" for name in names for what in ("batch", "export", "status")]
+    answers = [api.ann.get(path) for path in ["/api/judge", *paths]]
+    assert {answer.status_code for answer in answers} == {200}
+    refusals = [api.bob.get(path) for path in paths] + [api.bob.get("/api/judge/nope/batch")]
+    for text in (answer.text.lower() for answer in (*answers, *refusals)):
+        assert not [word for word in ("qwen", "gemma", "anchor_id", '"role"', "foil") if word in text]
+    assert not [answer for answer in refusals if "ann" in answer.text.replace("planned", "")]
+
+
+def test_an_item_shows_six_things(api: Api) -> None:
+    """Nothing is told of an item but what it takes to judge it."""
+    items = api.ann.get(BATCH).json()["items"]
+    assert {frozenset(item) for item in items} == {
+        frozenset({"id", "number", "scenario", "context", "tip", "answer"})
+    }
+
+
+def test_the_made_up_name_of_an_experiment_leads_to_it(api: Api) -> None:
+    """A judge who was given another name for an experiment judges that experiment under it."""
+    world = plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0, (POOR, "v1"): 2.5}, n_scenarios=2)
+    hidden = next(n["experiment"] for n in api.ann.get("/api/judge").json() if n["experiment"] != EXPERIMENT)
+    batch = judge_all(api.ann, world, hidden)
+    applied = api.ann.post(f"/api/judge/batches/{batch}/submit")
+    assert applied.json()["experiment"] == hidden
+    assert api.ann.get(f"/api/judge/{hidden}/batch").status_code == 404
+    assert "qwen" not in api.ann.get(f"/api/judge/{hidden}/batch").text
+    assert api.admin.get("/api/judge/qwen-or-gemma/status").json()["pending"] == 0
+
+
+def test_a_file_is_exported_filled_in_and_applied(api: Api) -> None:
+    """The export is a download of the judge's own batch; applying it is audited."""
+    export = api.ann.get(f"/api/judge/{EXPERIMENT}/export?size=20")
+    assert "attachment" in export.headers["content-disposition"]
+    file = filled(api, export.json())
+    assert api.ann.get(f"/api/judge/{EXPERIMENT}/export").json()["batch"] == file["batch"]
+    applied = api.ann.post("/api/judge/apply", json=file)
+    assert applied.status_code == 200, applied.text
+    assert applied.json()["judge"] == "ann"
+    assert api.admin.get("/api/audit").json()[0]["action"] == "judge.apply"
+
+
+def filled(api: Api, file: dict[str, Any], judge: str | None = None) -> dict[str, Any]:
+    for item in file["items"]:
+        item["judge"] |= score(api.world, item)
+    if judge:
+        file["judged_by"] |= {"id": judge, "kind": "human"}
+    return file
+
+
+def test_a_file_may_come_as_a_form(api: Api) -> None:
+    """A browser's upload is taken as the body is; a form without the file is refused."""
+    file = filled(api, api.ann.get(f"/api/judge/{EXPERIMENT}/export").json())
+    assert api.ann.post("/api/judge/apply", files={"other": b"{}"}).status_code == 422
+    done = api.ann.post("/api/judge/apply", files={"file": ("batch.json", json.dumps(file).encode())})
+    assert done.status_code == 200, done.text
+
+
+def test_a_judge_applies_only_what_is_their_own(api: Api) -> None:
+    """Neither somebody else's batch nor one's own in another's name; an admin may apply anybody's."""
+    anns = filled(api, api.ann.get(f"/api/judge/{EXPERIMENT}/export?size=10").json())
+    assert api.bob.post("/api/judge/apply", json=anns).status_code == 404
+    forged = json.loads(json.dumps(anns))
+    forged["judged_by"]["id"] = "bob"
+    assert api.ann.post("/api/judge/apply", json=forged).status_code == 403
+    assert api.bob.post("/api/judge/apply", json=forged).status_code == 404
+    assert api.admin.post("/api/judge/apply", json=forged).status_code == 422
+    assert api.admin.post("/api/judge/apply", json=anns).status_code == 200
+
+
+def test_a_file_that_is_none_is_refused_with_its_line(api: Api) -> None:
+    """The mistakes of a judge's file are told by line, without a path of this machine."""
+    for body in (b"", b"{", b"[]", b"\xff", b'{"schema": 1}', b"null", b'{"a": NaN}'):
+        refused = api.ann.post("/api/judge/apply", content=body, headers={"Content-Type": "application/json"})
+        assert refused.status_code == 422, body
+        assert refused.json()["error"]["message"].startswith("file:1: ")
+
+
+def test_how_much_is_judged_is_for_an_admin_to_say(api: Api) -> None:
+    """A judge's `tips_per_cell` would change what the leaderboard counts."""
+    export = f"/api/judge/{EXPERIMENT}/export"
+    assert api.ann.get(export, params={"tips_per_cell": 1}).status_code == 403
+    assert api.admin.get(export, params={"tips_per_cell": 1, "size": 5}).status_code == 200
+    assert api.ann.get(export, params={"tips_per_cell": 0}).status_code == 403
+    assert api.ann.get(export, params={"tips_per_cell": 1}).status_code == 200
+
+
+def test_a_judge_is_told_of_nobody_else(api: Api) -> None:
+    """An admin sees all judges and batches; a judge their own."""
+    batch = judge_all(api.ann, api.world)
+    api.ann.post(f"/api/judge/batches/{batch}/submit")
+    status = f"/api/judge/{EXPERIMENT}/status"
+    assert [one["id"] for one in api.admin.get(status).json()["judges"]] == ["ann"]
+    assert [one["id"] for one in api.ann.get(status).json()["judges"]] == ["ann"]
+    assert api.bob.get(status).json()["judges"] == []

@@ -1,0 +1,268 @@
+"""The judge commands as people run them: what they print, what they leave, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from command import TIPBENCH, here, start, tipbench
+from judged_world import World, fill, plant_home
+from ledger_servers import free_port
+from tipbench.workflows.applying import apply_file, rebuild
+from tipbench.workflows.exporting import Order, export
+from tipbench.workflows.judged import judged_experiment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from subprocess import Popen
+
+    from command import Ran
+
+GOOD, POOR = "qwen2.5:0.5b", "llama3.2:1b"
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory, made_home: Path) -> tuple[Path, World]:
+    folder = tmp_path_factory.mktemp("planted")
+    quality = {(GOOD, "v1"): 4.6, (POOR, "v1"): 1.6}
+    return folder, plant_home(folder, made_home, "bench", quality=quality, n_scenarios=5)
+
+
+@pytest.fixture
+def world(planted: tuple[Path, World], fresh_home: Path) -> World:
+    shutil.copytree(planted[0], fresh_home)
+    return planted[1]
+
+
+@pytest.fixture
+def file(world: World, tmp_path: Path) -> Path:
+    """Everything in one batch, filled in by ann."""
+    path = tmp_path / "batch.json"
+    export(world.settings, Order(judge="ann"), out=str(path))
+    fill(path, world)
+    return path
+
+
+def judge(*arguments: str) -> Ran:
+    """The command in this process, which is quicker than in one of its own."""
+    return here("judge", *arguments)
+
+
+def told(ran: Ran, code: int) -> str:
+    """The one sentence on standard error of a command that ended so."""
+    assert ran.code == code, ran
+    assert "Traceback" not in ran.err
+    assert ran.err.startswith("tipbench: ")
+    return ran.err
+
+
+def test_from_export_to_the_answer(world: World, tmp_path: Path) -> None:
+    """Export, status, apply and compare, each saying what to type next."""
+    out = tmp_path / "batch.json"
+    exported = tipbench("judge", "export", "--experiment", "bench", "--out", str(out), "--judge", "ann")
+    assert exported.code == 0, exported
+    assert "30 items" in exported.out
+    assert f"judge apply {out}" in exported.out
+    before = judge("status", "--experiment", "bench", "--json").json
+    assert (before["judged"], before["pending"], len(before["open_batches"])) == (0, 20, 1)
+    fill(out, world)
+    applied = tipbench("judge", "apply", str(out))
+    assert applied.code == 0, applied
+    assert "judged by ann: 30 new" in applied.out
+    assert "within chance. (provisional: no person has judged the anchors yet)" in applied.out
+    assert "compare --experiment bench" in applied.out
+    status = judge("status", "--experiment", "bench")
+    assert "20 of 20 candidates judged under tip-v1, 0 pending in 0 cells" in status.out
+    assert "judging further cannot change the winner" in status.out
+    assert "ann\thuman\t20\t1" in status.out
+    assert here("compare", "--experiment", "bench", "--format", "json").json["winner"]["model"] == GOOD
+
+
+def test_a_folder_of_batches(world: World, tmp_path: Path) -> None:
+    """All that is left as files in a folder; applied together, the rejected one is named and counted."""
+    folder = tmp_path / "batches"
+    options = ("--experiment", "bench", "--all", "--size", "14", "--json", "--out", str(folder))
+    written = judge("export", *options).json
+    files = sorted(folder.iterdir())
+    assert [one["path"] for one in written] == list(map(str, files))
+    assert len(files) == 2
+    fill(files[0], world, judge="ann", kind="human")
+    fill(files[1], world, judge="ann", kind="human", foils_relevant=True)
+    ran = judge("apply", *map(str, files))
+    assert "1 of 2 files rejected" in ran.err
+    assert f"{files[1]}: batch" in ran.err
+    assert ran.code == 4
+    assert len(judged_experiment(world.settings).verdicts) == 10
+
+
+def test_a_rejected_batch_exits_4_and_says_why(world: World, file: Path) -> None:
+    """Nothing is recorded; with --accept-drift it is, and status shows it."""
+    fill(file, world, shift=-1)
+    said = told(tipbench("judge", "apply", str(file)), 4)
+    assert "is rejected and nothing of it is recorded." in said
+    assert "points lower than their references" in said
+    assert judged_experiment(world.settings).verdicts == ()
+    accepted = judge("apply", str(file), "--accept-drift", "--json")
+    assert accepted.json[0]["drift"]["accepted"]
+    assert accepted.json[0]["new"] == 30
+
+
+def test_a_conflict_exits_2_until_rejudged(world: World, file: Path) -> None:
+    """The sentence has the file and the line."""
+    apply_file(world.settings, str(file))
+    document = json.loads(file.read_text())
+    item = next(
+        one for one in document["items"] if one["tip"].casefold() in {text for _, text in world.worth}
+    )
+    item["judge"]["tone"] = 3 if item["judge"]["tone"] != 3 else 4
+    file.write_text(json.dumps(document, indent=1))
+    assert f"{file}:" in told(judge("apply", str(file)), 2)
+    assert "1 changed, 29 unchanged" in judge("apply", str(file), "--rejudge").out
+
+
+def test_odd_files_get_a_sentence(world: World, file: Path, tmp_path: Path) -> None:
+    """A folder, nothing, no text, far too much, small mistakes: exit 2, and the line where there is one."""
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "list").write_text("[]")
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate(200_000_000)
+    text = file.read_text()
+    first = text.index('"judge"')
+    (tmp_path / "comma").write_text(re.sub(r"\}\s*\]\s*\}\s*$", "},]}", text))
+    (tmp_path / "comment").write_text(f"{text[:first]}// good one\n{text[first:]}")
+    (tmp_path / "quoted").write_text(
+        text[:first] + text[first:].replace('"relevance": ', '"relevance": "', 1)
+    )
+    for name in (".", "binary", "empty", "list", "huge", "comma", "comment", "quoted", "not-there"):
+        said = told(judge("apply", str(tmp_path / name)), 2)
+        assert str(tmp_path / name) in said
+        assert name in {".", "not-there"} or f"{tmp_path / name}:" in said
+    assert judged_experiment(world.settings).verdicts == ()
+
+
+def test_a_ledger_that_is_away_exits_3(world: World, file: Path, tmp_path: Path) -> None:
+    """For every command that needs it; the file stays as it was."""
+    away = ("--mlflow-url", f"http://127.0.0.1:{free_port()}")
+    before = file.read_bytes()
+    told(tipbench("judge", "apply", str(file), *away), 3)
+    told(judge("export", "--experiment", "bench", "--out", str(tmp_path / "x.json"), *away), 3)
+    told(judge("status", "--experiment", "bench", *away), 3)
+    assert file.read_bytes() == before
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_a_file_for_another_ledger_is_not_found(world: World, file: Path, tmp_path: Path) -> None:
+    """The sentence says to name the ledger that it was exported from."""
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert "name the ledger that it was exported from" in told(
+        judge("apply", str(file), "--mlflow-url", other), 2
+    )
+
+
+def test_rebuild_counts_what_it_mended(world: World, file: Path) -> None:
+    """Nothing after an application."""
+    apply_file(world.settings, str(file))
+    ran = judge("rebuild", "--experiment", "bench")
+    assert (ran.code, ran.out) == (0, "bench: 0 cells brought up to date\n")
+
+
+def test_auto_with_the_proxy(world: World) -> None:
+    """It says how many and what to look at next; its ranking is refused unless one insists."""
+    ran = judge("auto", "--experiment", "bench", "--judge", "proxy")
+    assert "bench: 20 candidates judged by proxy" in ran.out
+    assert "judge status --experiment bench" in ran.out
+    assert "proxy: not compared with people yet" in judge("status", "--experiment", "bench").out
+    told(here("compare", "--experiment", "bench"), 4)
+    told(judge("auto", "--experiment", "bench", "--judge", "proxy"), 2)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.15])
+def test_apply_survives_being_killed(world: World, file: Path, fresh_home: Path, after_s: float) -> None:
+    """Killed anywhere, the same command then succeeds: every verdict once, and the cells' numbers right."""
+    process = start("judge", "apply", str(file))
+    wait_for_writing(fresh_home / "mlflow.db", process)
+    time.sleep(after_s)
+    process.kill()
+    process.communicate()
+    assert len(judged_experiment(world.settings).verdicts) in {0, 20}, "all or nothing"
+    assert tipbench("judge", "apply", str(file)).code == 0
+    verdicts = judged_experiment(world.settings).verdicts
+    assert len(verdicts) == len({one.candidate for one in verdicts}) == 20
+    for run in world.runs:
+        truth = [sum(world.true_scores(run.scenario_id, one.text).values()) + 2 for one in run.candidates]
+        assert run.metrics["composite"] == sum(truth) / 2
+        assert (run.metrics["n_judged"], run.judge_pending) == (2, False)
+    assert rebuild(world.settings) == 0
+
+
+def wait_for_writing(database: Path, process: Popen[str]) -> None:
+    """Until something is written to the store, or the command has ended."""
+    files = [database, database.with_name(f"{database.name}-wal")]
+    before = written(files)
+    while written(files) == before and process.poll() is None:
+        time.sleep(0.002)
+
+
+def written(files: list[Path]) -> list[tuple[int, int]]:
+    found = [path.stat() for path in files if path.exists()]
+    return [(one.st_mtime_ns, one.st_size) for one in found]
+
+
+def server(pid_file: Path, *options: str) -> StdioServerParameters:
+    """`judge mcp` as an agent starts it, in a process whose number is known."""
+    command = shlex.join([*TIPBENCH, "judge", "mcp", "--experiment", "bench", *options])
+    script = f"echo $$ > {shlex.quote(str(pid_file))}; exec {command}"
+    kept = {name: os.environ[name] for name in ("TIPBENCH_HOME", "TMPDIR", "PATH")}
+    return StdioServerParameters(command="/bin/sh", args=["-c", script], env=kept)
+
+
+async def call(client: Client, tool: str, **arguments: object) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return dict(result.structured_content)
+
+
+def scores(world: World, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"id": item["id"]}
+        | {name: round(value) for name, value in world.true_scores(item["scenario"], item["tip"]).items()}
+        for item in items
+    ]
+
+
+async def test_an_agent_judges_over_mcp(world: World, tmp_path: Path) -> None:
+    """Killed half way and started again, it goes on with what was handed in; the last score records all."""
+    options = ("--judge", "bot", "--model", "some-model", "--size", "14")
+    async with Client(server(tmp_path / "pid", *options)) as client:
+        assert "relevance" in (await call(client, "read_rubric"))["rubric"]
+        first = await call(client, "next_items", count=5)
+        kept = await call(client, "submit_scores", scores=scores(world, first["items"]))
+        assert (kept["kept"], kept["applied"]) == (5, False)
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert judged_experiment(world.settings).verdicts == ()
+    async with Client(server(tmp_path / "pid", *options)) as client:
+        rest = await call(client, "next_items", count=20)
+        assert rest["left_in_batch"] == first["left_in_batch"] - 5
+        assert not {item["id"] for item in rest["items"]} & {item["id"] for item in first["items"]}
+        assert (await call(client, "status"))["batch"] == {"judged": 5, "left": rest["left_in_batch"]}
+        done = await call(client, "submit_scores", scores=scores(world, rest["items"]))
+        assert done["applied"]
+        status = await call(client, "status")
+        assert (status["experiment_judged"], status["experiment_pending"]) == (10, 10)
+        assert (await call(client, "next_items"))["items"] != []
+    verdicts = judged_experiment(world.settings).verdicts
+    assert len(verdicts) == 10
+    assert {(one.judge.id, one.judge.kind, one.judge.model) for one in verdicts} == {
+        ("bot", "agent", "some-model")
+    }
