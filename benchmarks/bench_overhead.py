@@ -85,19 +85,20 @@ def _round(folder: Path, suite: Path, scenarios: int, parallel: int) -> Round:
     env = clean_env(folder)
     run([*TIPBENCH, "experiments"], env=env)  # makes the tables of the embedded store, once for good
     watch = Watch()
-    with _standing_in(folder / "collected.json") as url:
+    with standing_in(folder / "collected.json") as url:
         ours = run(_collect(url, suite, scenarios, parallel, folder / "events"), env=env, watch=watch)
     host = json.loads((folder / "collected.json").read_text())
     bodies = folder / "bodies"
     bodies.write_text("".join(f"{json.dumps(body)}\n" for body in host.pop("chats")))
-    with _standing_in(folder / "bare.json") as url:
+    with standing_in(folder / "bare.json") as url:
         bare = run([sys.executable, str(HERE / "bare_loop.py"), url, str(bodies), str(parallel)], env=env)
     return _compared(ours, watch, folder / "events", bare, host)
 
 
 @contextmanager
-def _standing_in(seen: Path) -> Iterator[str]:
-    command = [sys.executable, str(HERE / "stand_in_host.py"), str(seen), str(LATENCY_S), *MODELS]
+def standing_in(seen: Path, *, latency_s: float = LATENCY_S) -> Iterator[str]:
+    """The address of a host that answers every call after so long; `seen` is written in the end."""
+    command = [sys.executable, str(HERE / "stand_in_host.py"), str(seen), str(latency_s), *MODELS]
     env = clean_env(seen.parent, modules=ROOT / "tests")
     host = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None  # noqa: S101 - it was asked for

@@ -23,6 +23,7 @@ from bench_install import bench_install
 from bench_judging import bench_judging
 from bench_overhead import bench_overhead
 from bench_record import bench_record
+from bench_service import bench_service
 from measures import Options, table
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ BENCHES: dict[str, Bench] = {
     "overhead": bench_overhead,
     "record": bench_record,
     "judging": bench_judging,
+    "service": bench_service,
     "engine": bench_engine,
     "install": bench_install,
 }

@@ -30,6 +30,14 @@ def _only_loopback() -> Iterator[None]:
     socket.socket.connect = connect  # type: ignore[method-assign]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _fair_share() -> Iterator[None]:
+    """Recorders do not stand back: several tests at a time keep the machine busy for as long as they run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIPBENCH_RECORDER_NICE", "0")
+        yield
+
+
 @pytest.fixture(scope="session")
 def made_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose embedded store has its tables, which takes two seconds to make."""

@@ -66,6 +66,8 @@ def test_kill_9_redoes_at_most_parallel_calls_and_records_each_cell_once(paralle
     assert counts["planned"] == counts["done"] + counts["skipped"] == 32
     assert len(host.chats) <= 32 + parallel
     assert counts["skipped"] >= before - parallel
+    # the writer of the killed one may still be at it
+    wait_until(lambda: len(runs("bench")) == 32, within_s=200)
     found = Counter(run.key for run in runs("bench"))
     assert len(found) == 32
     assert set(found.values()) == {1}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ordinal_world import World
+from race_world import false_winners, raced
 from tipbench.compare.leaderboard import rank
 from tipbench.compare.race import is_settled, raced_out
 
@@ -73,21 +74,22 @@ def test_leaving_some_out_widens_the_bound_for_the_rest() -> None:
     assert out({**middling, **hopeless}) == {*hopeless, "mid"}
 
 
-def test_the_last_rival_needs_more() -> None:
-    """With two left, a difference that would do among three is not yet enough."""
-    pair: dict[str, list[float | None]] = {"good": [9, 9, 10, 9], "bad": [7, 8, 7, 6]}
-    assert out(pair) == set()
-    assert not is_settled(rows_of(pair))
-    longer = {name: values * 2 for name, values in pair.items()}
-    assert out(longer) == {"bad"}
-    assert is_settled(rows_of(longer))
+def test_the_last_rival_goes_by_the_same_rule() -> None:
+    """With two left the bound is alpha itself, one-sided; a winner still needs the two-sided test."""
+    pair: dict[str, list[float | None]] = {"good": [9, 9, 10, 9], "bad": [7, 9, 9, 6]}
+    paired = stats.ttest_rel([9, 9, 10, 9], [7, 9, 9, 6], alternative="greater")
+    assert 0.025 < paired.pvalue < 0.1
+    assert (out(pair) == {"bad"}) == (paired.pvalue < 0.05)
+    clear: dict[str, list[float | None]] = {"good": [9, 9, 10, 9], "bad": [7, 8, 7, 6]}
+    assert out(clear) == {"bad"}
+    assert is_settled(rows_of(clear))
 
 
 def test_differences_that_are_all_the_same_are_not_certain() -> None:
     """Coarse scores may differ by the same amount each time; four times is no proof."""
     flat: dict[str, list[float | None]] = {"a": [9, 9, 9, 9], "b": [9, 8, 9, 9], "c": [5, 5, 5, 5]}
     assert out(flat) == set()
-    assert out({name: values * 3 for name, values in flat.items()}) == {"c"}
+    assert "c" in out({name: values * 3 for name, values in flat.items()})
 
 
 def test_a_newcomer_does_not_stop_the_race() -> None:
@@ -108,8 +110,8 @@ def test_nothing_to_race(rows: list[Row]) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10**6), keep=st.floats(0.3, 1), gap=st.floats(0, 4))
-def test_a_settled_race_has_a_winner(seed: int, keep: float, gap: float) -> None:
-    """Where one is left alone the leaderboard names it; the best is never out, however rows come."""
+def test_the_best_is_never_raced_out(seed: int, keep: float, gap: float) -> None:
+    """However rows come and whatever is missing; where one is left alone, it is first on the leaderboard."""
     rng = np.random.default_rng(seed)
     world = World.of([10 + gap, 10, 9.5, 9], rng=rng)
     rows = [row for row in world.rows(8, tips=2, rng=rng) if rng.random() < keep]
@@ -117,41 +119,7 @@ def test_a_settled_race_has_a_winner(seed: int, keep: float, gap: float) -> None
     assert all(why.best not in found for why in found.values())
     assert raced_out(list(reversed(rows))) == found
     if is_settled(rows):
-        assert rank(rows).winner is not None
-
-
-def race(world: World, *, scenarios: int, tips: int, rng: np.random.Generator) -> tuple[list[Row], list[Row]]:
-    """All rows of a sample, and those that a race over its scenarios would have had judged."""
-    everything: list[Row] = [*world.rows(scenarios, tips=tips, rng=rng)]
-    seen: list[Row] = []
-    for at in range(scenarios):
-        gone = raced_out(seen)
-        seen += [row for row in everything if row[2] == f"s{at:02}" and (row[0], row[1]) not in gone]
-    return everything, seen
-
-
-def raced(*, runs: int, seed: int, scenarios: int = 24, tips: int = 2) -> tuple[float, float, float]:
-    """Of twelve combinations: the share judged, how often the first is the same and the best is out."""
-    rng = np.random.default_rng(seed)
-    share, same, lost = 0.0, 0, 0
-    for _ in range(runs):
-        world = World.of((10.5 + rng.normal(0, 0.8, 12)).tolist(), rng=rng)
-        everything, seen = race(world, scenarios=scenarios, tips=tips, rng=rng)
-        share += len(seen) / len(everything) / runs
-        same += rank(everything).rows[0].model == rank(seen).rows[0].model
-        lost += f"m{int(np.argmax(world.truth)):02}" in {cell.model for cell in raced_out(seen)}
-    return share, same / runs, lost / runs
-
-
-def false_winners(*, runs: int, seed: int) -> float:
-    """How often one of two equally good combinations is named the winner at the end of a race."""
-    rng = np.random.default_rng(seed)
-    truth = [11.5, 11.5, *np.linspace(7, 10, 10).tolist()]
-    named = 0
-    for _ in range(runs):
-        _, seen = race(World.of(truth, rng=rng), scenarios=24, tips=2, rng=rng)
-        named += rank(seen).winner is not None
-    return named / runs
+        assert rank(rows).rows[0].combination not in found
 
 
 def test_a_race_saves_judging() -> None:
@@ -176,5 +144,5 @@ def test_a_race_finds_what_the_full_grid_finds() -> None:
 
 @pytest.mark.slow
 def test_a_race_seldom_names_a_false_winner() -> None:
-    """Measured: of two equally good combinations one is called the winner at most 11 % of the time."""
-    assert false_winners(runs=500, seed=8) <= 0.11
+    """Measured: of two equally good combinations one is called the winner at most 8 % of the time."""
+    assert false_winners(runs=500, seed=8) <= 0.08

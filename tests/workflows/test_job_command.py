@@ -102,6 +102,13 @@ def test_settings_survive_being_stored(given_settings: dict[str, Any]) -> None:
     assert restored_settings(kept, full_addresses(settings)) == settings
 
 
+def test_a_login_is_for_one_setting_and_no_other() -> None:
+    """Two settings with one address, one of them with a password: the other is restored without it."""
+    settings = Settings.of({"ollama_url": "http://anna:pw@box:1", "mlflow_url": "http://box:1"})
+    assert full_addresses(settings) == {"ollama_url": "http://anna:pw@box:1"}
+    assert restored_settings(kept_settings(settings), full_addresses(settings)) == settings
+
+
 def test_the_default_goes_without_saying() -> None:
     """Settings at their defaults are an empty command line."""
     assert settings_argv(Settings()) == []

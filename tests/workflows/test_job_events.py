@@ -168,6 +168,20 @@ async def test_everything_is_told_before_the_end(written: Written) -> None:
     thread.join()
 
 
+async def test_what_comes_between_the_last_look_and_the_end_is_told(written: Written) -> None:
+    """The job writes its last event just as it is asked whether it has ended."""
+    written.add(1)
+
+    def ends() -> bool:
+        if written.asked == 0:
+            written.add(2)
+        written.over = True
+        return written.ended()
+
+    found = [event["n"] async for _, event in Tails(poll_s=0.01).follow(written.path, after=0, ended=ends)]
+    assert found == [1, 2]
+
+
 @pytest.mark.parametrize("after", [-5, 10**9])
 async def test_a_place_that_is_not_in_the_file_is_one_of_its_ends(written: Written, after: int) -> None:
     """Below zero is the beginning; beyond the end is what is new from now on."""

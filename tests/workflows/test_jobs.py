@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 import signal
 import subprocess
@@ -24,6 +26,7 @@ from tipbench.engine.lock import hold_host, host_name, lock_folder
 from tipbench.errors import BadInput, BadSetting, CheckFailed, HostBusy, NotFound, Unavailable
 from tipbench.settings import Settings
 from tipbench.store import Job, Store
+from tipbench.workflows.job_process import JobFolder, Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,6 +179,28 @@ def test_killed_is_interrupted_and_resumable(jobs: Jobs) -> None:
         assert len(host.chats) <= 17
     wait_until(lambda: len(recorded()) == 16)
     assert set(recorded().values()) == {1}
+
+
+def test_a_killed_process_runs_until_it_has_let_go_of_its_locks(tmp_path: Path) -> None:
+    """The first thread of a killed process is seen dead before the others: only then are its locks free."""
+    folder, lock = JobFolder(tmp_path), tmp_path / "its.lock"
+    code = (
+        "import fcntl, sys, threading, time;"
+        "file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); weight = bytearray(10**8);"
+        "[threading.Thread(target=time.sleep, args=(60,), daemon=True).start() for _ in range(8)];"
+        "print(flush=True); time.sleep(60)"
+    )
+    for _ in range(5):
+        command = [sys.executable, "-c", code, str(lock), str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child, lock.open("a") as probe:
+            assert child.stdout
+            child.stdout.readline()
+            process = Started(pid=child.pid, at=psutil.Process(child.pid).create_time())
+            assert folder.find(process)
+            child.kill()
+            while folder.find(process):
+                pass
+            fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_of_two_starts_at_once_one_is_refused(home: Path, jobs: Jobs) -> None:
@@ -398,3 +423,19 @@ def test_there_is_no_such_job(jobs: Jobs) -> None:
     for act in (jobs.get, jobs.cancel, jobs.resume, jobs.log, jobs.progress, jobs.follow):
         with pytest.raises(NotFound, match="nope"):
             act("nope")
+
+
+async def test_fifty_watch_a_job_to_its_end(jobs: Jobs) -> None:
+    """All are told the same events with the same ids; one that comes back is told the rest."""
+    with running(slow_host()) as host:
+        job = jobs.start_collect(settings_on(host, n_scenarios=2), by="anna")
+
+        async def watch(after: int = 0) -> list[tuple[int, str]]:
+            return [(at, event["event"]) async for at, event in jobs.follow(job.job_id, after=after)]
+
+        seen = await asyncio.gather(*(watch() for _ in range(50)))
+    assert jobs.get(job.job_id).state == "done", jobs.log(job.job_id)
+    assert all(one == seen[0] for one in seen)
+    assert [kind for _, kind in seen[0]].count("cell") == 4
+    assert seen[0][-1] == ((Path(job.folder) / "events.jsonl").stat().st_size, "summary")
+    assert await watch(seen[0][2][0]) == seen[0][3:]

@@ -153,10 +153,11 @@ def test_a_missing_verdict_is_left_out_and_counted(world: World, tmp_path: Path)
 
 def test_pending_until_nothing_is_wanted(world: World, tmp_path: Path) -> None:
     """Judging is over for a cell once its slots are judged, or where there is nothing to judge."""
-    assert {run.judge_pending for run in world.runs if run.status == "done"} == {True}
+    empty = {(GOOD, SHIFT, 0), (GOOD, SUNDAY, 0), (GOOD, RUSH, 0), (POOR, SUNDAY, 0)}
+    collected = {place for place, run in cells(world).items() if run.status == "done"}
+    assert {place for place, run in cells(world).items() if run.judge_pending} == collected - empty
     only_monday = judge_next(world, tmp_path / "b.json", only=lambda item: item["scenario"] == MONDAY)
     waiting = {place for place, run in cells(world).items() if run.judge_pending}
-    empty = {(GOOD, SHIFT, 0), (GOOD, SUNDAY, 0), (GOOD, RUSH, 0), (POOR, SUNDAY, 0)}
     assert waiting == {place for place in cells(world) if place[1] != MONDAY} - empty
     assert only_monday.pending == len(waiting)
     assert judge_next(world, tmp_path / "c.json").pending == 0

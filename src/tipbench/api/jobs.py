@@ -26,6 +26,7 @@ router = APIRouter(
 )
 _QUIET_S = 15.0
 _RETRY_MS = 3000
+_MOST_BYTES = 10**15 - 1
 
 
 class Started(BaseModel):
@@ -84,6 +85,9 @@ class ProgressAnswer(BaseModel):
     unread: int
     notices: list[str]
     last_at: str
+    last_event: int = Field(
+        description="the id of the newest event that is counted here: `after` for the rest"
+    )
     summary: dict[str, Any] | None
 
 
@@ -161,19 +165,24 @@ async def events(
     _who: Admin,
     job_id: str,
     last_event_id: Annotated[str, Header()] = "",
+    after: Annotated[
+        int | None, Query(ge=0, le=_MOST_BYTES, description="an event's id, for who connects the first time")
+    ] = None,
 ) -> Response:
-    """The job's events as they happen. With `Last-Event-ID` it goes on after that one.
+    """The job's events as they happen. With `Last-Event-ID`, or else `after`, it goes on after that one.
 
     Each is a message with a JSON object; a last one of the type `end` has the job's state.
     """
     job = await run_in_threadpool(service.jobs.get, job_id)
-    after = int(last_event_id) if re.fullmatch(r"[0-9]{1,15}", last_event_id) else 0
-    found = service.jobs.follow(job_id, after=after, quiet_s=_QUIET_S)
+    # A browser that connects again repeats its first address: what it has seen since counts more.
+    known = re.fullmatch(r"[0-9]{1,15}", last_event_id)
+    seen = int(last_event_id) if known else after or 0
+    found = service.jobs.follow(job_id, after=seen, quiet_s=_QUIET_S)
     first = [one async for one in _first(found)] if job.state not in LIVE else []
-    if last_event_id and job.state not in LIVE and not first:
+    if (last_event_id or after is not None) and job.state not in LIVE and not first:
         return Response(status_code=204)
     return StreamingResponse(
-        _stream(service, job_id, first, found),
+        _stream(service, job_id, first, found, seen=seen),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -190,10 +199,12 @@ async def _stream(
     job_id: str,
     first: list[tuple[int, Mapping[str, Any]]],
     rest: AsyncIterator[tuple[int, Mapping[str, Any]]],
+    *,
+    seen: int = 0,
 ) -> AsyncIterator[str]:
     """The events in the form that browsers read, a comment whenever nothing came for a while."""
     yield f"retry: {_RETRY_MS}\n\n"
-    last = 0
+    last = seen
     for last, event in first:
         yield _event(last, event)
     async for last, event in rest:

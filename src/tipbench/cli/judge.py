@@ -225,13 +225,7 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
         f"{found.pending} pending in {count(found.cells_pending, 'cell')}",
         style="bold",
     )
-    if found.pending:
-        say(f"  about {count(found.minutes_left, 'minute')} left, at {found.seconds_each:.0f} s each")
-    elif found.wanted:
-        say("  everything that is wanted is judged")
-    if found.left_to_people > found.pending:
-        alone = count(found.left_to_people - found.pending, "candidate")
-        say(f"  {alone} by a model or the proxy alone: `judge export` hands them to people")
+    _print_left(found)
     if found.settled:
         say("  judging further cannot change the winner")
     if found.raced_out:
@@ -246,6 +240,16 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
         _print_open(found)
     if not found.judges and found.pending:
         say(f"Next: {typed('judge', 'export', '--experiment', found.experiment, *ledger_options(settings))}")
+
+
+def _print_left(found: JudgeState) -> None:
+    if found.pending:
+        say(f"  about {count(found.minutes_left, 'minute')} left, at {found.seconds_each:.0f} s each")
+    elif found.wanted:
+        say("  everything that is wanted is judged")
+    if found.left_to_people > found.pending:
+        alone = count(found.left_to_people - found.pending, "candidate")
+        say(f"  {alone} by a model or the proxy alone: `judge export` hands them to people")
 
 
 def _print_judges(found: JudgeState) -> None:

@@ -85,8 +85,8 @@ def _outlook(board: Leaderboard, judged: list[LeaderboardRow]) -> str:
         return "To say more, judge more scenarios: 8 show large differences, 24 moderate ones."
     if all(row.p_value is None for row in judged):
         return (
-            f"To say more, judge all of them on the same scenarios: {judged[0].combination} shares fewer than "
-            "two with any other."
+            f"To say more, judge all of them on the same scenarios: {judged[0].combination} shares fewer "
+            "than two with any other."
         )
     waiting = f" ({_count(board.n_unjudged, 'candidate')} still unjudged)" if board.n_unjudged else ""
     return f"{_resolution(board)}{_needed(board)}{waiting}."

@@ -107,17 +107,15 @@ def kept_settings(settings: Settings) -> dict[str, Any]:
     }
 
 
-def restored_settings(kept: Mapping[str, Any], logins: Mapping[str, str]) -> Settings:
-    """The settings behind what `kept_settings` stored; `logins` has the full addresses that are known."""
-    settings = Settings.of(kept)
-    full = {name: logins[kept[name]] for name in ("ollama_url", "mlflow_url") if kept[name] in logins}
-    return replace(settings, **full)  # type: ignore[arg-type] # both are texts
+def restored_settings(kept: Mapping[str, Any], full: Mapping[str, str]) -> Settings:
+    """The settings behind what `kept_settings` stored; `full` has the addresses with logins, by setting."""
+    return replace(Settings.of(kept), **full)  # type: ignore[arg-type] # they are texts
 
 
 def full_addresses(settings: Settings) -> dict[str, str]:
-    """The addresses that are stored without their login, by what is stored of them."""
-    values = [getattr(settings, row.name) for row in table() if row.metadata["env"]]
-    return {without_login(value): value for value in values if "@" in value or "?" in value}
+    """The addresses that are stored without their login, by the setting that they belong to."""
+    values = {row.name: getattr(settings, row.name) for row in table()}
+    return {row.name: values[row.name] for row in table() if _may_hold_a_secret(row, values[row.name])}
 
 
 def without_login(address: str) -> str:

@@ -41,30 +41,28 @@ class Chunk:
 def read_events(path: Path, start: int, *, size: int = _READ_BYTES) -> Chunk:
     """The whole lines from a byte on, about `size` bytes of them; a torn last line is left for later.
 
-    A start within a line goes on with the next one. What is no event (half a line that a killed process
-    left) is passed over.
+    What is no event is passed over: half a line that a killed process left, or the rest of one that the
+    start is in the middle of.
     """
     try:
         with path.open("rb") as file:
-            file.seek(max(start - 1, 0))
-            head = file.read(1) if start else b"\n"
+            file.seek(start)
             data = file.read(size)
             while data and b"\n" not in data and (more := file.read(size)):
                 data += more
     except FileNotFoundError:
         return Chunk(lines=(), next=start)
     whole = data[: data.rfind(b"\n") + 1]
-    within = head not in {b"\n", b""}
-    return Chunk(lines=tuple(_lines(whole, start, within=within)), next=start + len(whole))
+    return Chunk(lines=tuple(_lines(whole, start)), next=start + len(whole))
 
 
-def _lines(data: bytes, start: int, *, within: bool) -> Iterator[Line]:
+def _lines(data: bytes, start: int) -> Iterator[Line]:
     for text in data.split(b"\n")[:-1]:
         end = start + len(text) + 1
-        event = None if within else _event(text)
+        event = _event(text)
         if event is not None:
             yield Line(start=start, end=end, event=event)
-        start, within = end, False
+        start = end
 
 
 def _event(text: bytes) -> dict[str, Any] | None:

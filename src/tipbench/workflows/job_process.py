@@ -116,15 +116,28 @@ class JobFolder:
 
     def find(self, started: Started | None) -> psutil.Process | None:
         """The process, where it runs. One that only has its pid is somebody else's, and is never returned."""
-        if started is None:
-            return None
         try:
-            process = psutil.Process(started.pid)
-            same = abs(process.create_time() - started.at) < _START_DIFFERS_S
-            ours = same and str(self.path) in process.cmdline()
-            return process if ours and process.status() != psutil.STATUS_ZOMBIE else None
-        except psutil.Error:
+            process = psutil.Process(started.pid) if started else None
+            return process if process and started and self._is_ours(process, started) else None
+        except psutil.NoSuchProcess:
             return None
+
+    def _is_ours(self, process: psutil.Process, started: Started) -> bool:
+        """By its start and by its command line, which one that is just ending has no more.
+
+        A killed process keeps its locks until the last of its threads has gone, so until then it runs.
+        """
+        if abs(process.create_time() - started.at) >= _START_DIFFERS_S:
+            return False
+        try:
+            command = process.cmdline()
+        except psutil.ZombieProcess:
+            command = []
+        except psutil.AccessDenied:
+            return False
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return process.num_threads() > 1
+        return not command or str(self.path) in command
 
     @property
     def cancelled(self) -> bool:

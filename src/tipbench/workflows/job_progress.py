@@ -35,7 +35,10 @@ class ModelProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a job stands. `skipped` cells were there before it began; `unread` texts count as judged."""
+    """Where a job stands. `skipped` cells were there before it began; `unread` texts count as judged.
+
+    `last_event` is the id of the newest event in it, for those who go on watching from here.
+    """
 
     planned: int | None
     skipped: int
@@ -51,6 +54,7 @@ class Progress:
     notices: tuple[str, ...]
     last_at: str
     summary: Mapping[str, Any] | None
+    last_event: int = 0
 
 
 @dataclass(kw_only=True)

@@ -28,6 +28,7 @@ from tipbench.workflows.job_command import (
     judge_arguments,
     kept_settings,
     restored_settings,
+    without_login,
 )
 from tipbench.workflows.job_events import POLL_S, Tails, read_events
 from tipbench.workflows.job_process import JobFolder
@@ -74,7 +75,7 @@ class Jobs:
         self._folder = folder.absolute()
         self._grace_s = grace_s
         self._tails = Tails(poll_s=poll_s)
-        self._logins: dict[str, str] = {}
+        self._logins: dict[tuple[str, str], str] = {}
         self._reads: dict[str, _Read] = {}
         self._reading = Lock()
 
@@ -151,7 +152,7 @@ class Jobs:
         with self._reading:
             read = self._reads.pop(job_id, None) or _Read()
             read.go_on(folder.events)
-            found = read.fold.progress(ended=ended)
+            found = replace(read.fold.progress(ended=ended), last_event=read.to)
             self._reads[job_id] = read
             while len(self._reads) > _MOST_READS:
                 del self._reads[next(iter(self._reads))]
@@ -198,7 +199,7 @@ class Jobs:
             created_ms=now_ms(),
         )
         arguments = _arguments(job, settings)  # where a value cannot be passed on, there is to be no job
-        self._logins |= logins
+        self._logins |= _by_stored(logins)
         with self._alone():
             self._refuse_busy(job, wait=settings.wait)
             JobFolder(Path(job.folder)).prepare(_heading(f"started by {by}"))
@@ -261,14 +262,15 @@ class Jobs:
 
     def _settings_of(self, job: Job) -> Settings:
         """What the job was started with. Passwords are not stored: they must be known from elsewhere."""
-        known = full_addresses(Settings.of({})) | self._logins
-        unknown = [address for address in job.params["logins"] if address not in known]
+        stored, known = job.params["settings"], _by_stored(full_addresses(Settings.of({}))) | self._logins
+        full = {name: known.get((name, stored[name]), "") for name in job.params["logins"]}
+        unknown = [name for name, address in full.items() if not address]
         if unknown:
             raise BadInput(
-                f"job {job.job_id} used {unknown[0]} with a password, which is not stored; set "
+                f"job {job.job_id} used {stored[unknown[0]]} with a password, which is not stored; set "
                 "MLFLOW_TRACKING_URI (or OLLAMA_HOST) to the full address for the service, or start a new job"
             )
-        return restored_settings(job.params["settings"], known)
+        return restored_settings(stored, full)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -289,6 +291,11 @@ def _arguments(job: Job, settings: Settings) -> list[str]:
         return collect_arguments(settings, events=events)
     same_family = bool(job.params["same_family"])
     return judge_arguments(settings, job.params["judge"], same_family=same_family, events=events)
+
+
+def _by_stored(addresses: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Full addresses by setting and by what is stored of them: a login is for one setting and no other."""
+    return {(name, without_login(address)): address for name, address in addresses.items()}
 
 
 def _claim(job: Job) -> str:

@@ -103,7 +103,7 @@ class Judged:
         return PEOPLE if self.ground() in PEOPLE else KINDS
 
     def waiting(self, kinds: Collection[JudgeKind] = ()) -> dict[str, list[str]]:
-        """By run id, the candidates still wanted that nobody of these kinds (of those deciding) has judged."""
+        """By run id, the candidates still wanted that nobody of these kinds, or of those deciding, judged."""
         return pending(
             self.runs,
             judged(self.verdicts, rubric_hash=self.rubric.hash, kinds=kinds or self.deciding),
@@ -139,7 +139,7 @@ class Judged:
 def _differs(run: Run, mark: Mark) -> bool:
     if run.judge_pending != mark.judge_pending:
         return True
-    if not mark.metrics.get("n_judged") and "n_judged" not in run.metrics:
+    if mark.metrics == {"n_judged": 0} and "n_judged" not in run.metrics:
         return False  # never judged, and nothing to say about it
     return any(run.metrics.get(name) != value for name, value in mark.metrics.items())
 

@@ -43,6 +43,7 @@ async function refresh() {
     button.disabled = false;
   }
   const live = "live" in now.dataset;
+  card.dataset.after = now.dataset.after;
   speak(live);
   if (live && !stream) watch();
   if (!live && stream) {
@@ -59,7 +60,8 @@ function speak(live) {
 }
 
 function watch() {
-  stream = new EventSource(part("api", "jobs", id, "events"));
+  // What the page shows already need not be sent again.
+  stream = new EventSource(`${part("api", "jobs", id, "events")}?after=${card.dataset.after}`);
   stream.onmessage = later;
   stream.addEventListener("open", later);
   stream.addEventListener("error", later);

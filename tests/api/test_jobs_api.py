@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
     from judged_world import World
 
+ENDED = Job(
+    job_id="j1", kind="collect", title="", experiment="x", params={}, folder="", by="", created_ms=0,
+    state="done", ended_ms=1,
+)  # fmt: skip
 RUN = {"models": ["qwen2.5:0.5b"], "prompts": ["v1"], "n_scenarios": 3, "n_tips": 2, "experiment": "new"}
 
 
@@ -116,6 +120,37 @@ def test_events_go_on_where_a_watcher_stopped(collected: tuple[Api, str]) -> Non
         again = messages(api.admin.get(path, headers={"Last-Event-ID": strange}).text)
         assert again[1:-1] == events
     assert api.admin.get("/api/jobs/nope/events").status_code == 404
+
+
+def test_a_first_connect_need_not_begin_at_the_beginning(collected: tuple[Api, str]) -> None:
+    """`after` is where to begin; what a browser saw since counts more; a job says how far it was told."""
+    api, job_id = collected
+    path = f"/api/jobs/{job_id}/events"
+    events = messages(api.admin.get(path).text)[1:-1]
+    ids = [one["id"] for one in events]
+    assert messages(api.admin.get(path, params={"after": ids[1]}).text)[1:-1] == events[2:]
+    assert messages(api.admin.get(path, params={"after": 0}).text)[1:-1] == events
+    again = api.admin.get(path, params={"after": ids[0]}, headers={"Last-Event-ID": ids[2]})
+    assert messages(again.text)[1:-1] == events[3:]
+    told = api.admin.get(f"/api/jobs/{job_id}").json()["progress"]["last_event"]
+    assert str(told) == ids[-1]
+    assert f'data-after="{told}"' in api.admin.get(f"/jobs/{job_id}").text
+    assert api.admin.get(path, params={"after": told}).status_code == 204
+    for strange in ("-1", "x", "9" * 30, "1.5"):
+        refused = api.admin.get(path, params={"after": strange})
+        assert (refused.status_code, [*refused.json()["error"]["fields"]]) == (422, ["after"])
+
+
+async def test_the_end_has_the_place_of_who_saw_nothing_more(api: Api) -> None:
+    """A watcher who began late and saw only the end does not begin anew when it connects again."""
+    api.service.store.jobs.add(ENDED)
+
+    async def nothing() -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
+        for one in ():
+            yield one
+
+    sent = [one async for one in _stream(api.service, "j1", [], nothing(), seen=7)]
+    assert sent[1:] == ['id: 7\nevent: end\ndata: {"state": "done"}\n\n']
 
 
 def test_a_busy_host_is_a_conflict_that_says_who(hosted: Api, host: StandIn) -> None:
@@ -216,10 +251,7 @@ def test_a_wrong_judge_is_told_by_field(api: Api, body: dict[str, Any], field: s
 
 async def test_a_quiet_stream_is_kept_open_by_comments(api: Api) -> None:
     """When nothing happens for a while a comment is sent, which no watcher takes for an event."""
-    api.service.store.jobs.add(
-        Job(job_id="j1", kind="collect", title="", experiment="x", params={}, folder="", by="", created_ms=0,
-            state="done", ended_ms=1)
-    )  # fmt: skip
+    api.service.store.jobs.add(ENDED)
 
     async def found() -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
         yield 7, {"event": "cell"}
