@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
   --no-emit-find-links --no-header pyproject.toml requirements/build.in
 
-.PHONY: help setup demo test test-slow check bench docs pins clean
+.PHONY: help setup demo test test-slow check bench docs pictures pins clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ bench: $(DEV_READY) ## speed and memory, as ratios within one run
 
 docs: $(DEV_READY) ## the generated reference pages
 	$(BIN)/python docs/generate.py
+
+pictures: $(DEV_READY) ## the screenshots in the README, by the tests that take them
+	TIPBENCH_PICTURES=docs $(BIN)/python -m pytest tests/web/test_screenshots.py::test_pictures_are_taken
 
 pins: $(DEV_READY) ## compile the pinned requirements anew
 	$(COMPILE) --extra embedded --extra mcp --output-file requirements/run.txt

@@ -1,4 +1,4 @@
-"""The service in a process of its own: how long a page and a stroke take, what pages weigh, what watching costs.
+"""The service in a process of its own: what a page, a stroke and a watcher cost, and what pages weigh.
 
 Times are those of a warm service, as a client on the same machine sees them; beside them is the CPU time that
 the service took, which other work disturbs less.
@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -69,7 +70,7 @@ def measured(env: dict[str, str], suite: str, *, quick: bool) -> list[Measure]:
 @contextmanager
 def serving(env: dict[str, str], suite: str) -> Iterator[Site]:
     """`tipbench serve` on a home that has no token yet, beside a host whose cells take a while."""
-    with standing_in(HERE.parent / env["TMPDIR"] / "seen.json", latency_s=CELL_S) as ollama:
+    with standing_in(Path(env["TMPDIR"]) / "seen.json", latency_s=CELL_S) as ollama:
         command = [*TIPBENCH, "serve", "--port", "0", "--suite", suite]
         command += ["--engine", "ollama", "--ollama-url", ollama]
         service = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
@@ -169,7 +170,11 @@ async def _watched(site: Site, job: str, many: int, seconds: float) -> tuple[flo
     after = site.get(f"/api/jobs/{job}").json()["progress"]["last_event"]
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
-        base_url=site.client.base_url, headers=site.client.headers, timeout=None, limits=limits
+        base_url=site.client.base_url,
+        headers=site.client.headers,
+        timeout=120,
+        limits=limits,
+        trust_env=False,
     ) as client:
         path = f"/api/jobs/{job}/events?after={after}"
         watchers = [asyncio.create_task(_watch(client, path, came)) for _ in range(many)]
@@ -194,7 +199,6 @@ def _weights(site: Site) -> list[Measure]:
     job = site.get("/api/jobs").json()[0]["job_id"]
     run_id = site.get(f"/api/bench/runs/{EXPERIMENT}").json()["runs"][0]["run_id"]
     pages = {
-        "login": "/login",
         "experiments": "/experiments",
         "experiment": f"/experiments/{EXPERIMENT}",
         "cell": f"/experiments/{EXPERIMENT}/runs/{run_id}",
@@ -207,19 +211,22 @@ def _weights(site: Site) -> list[Measure]:
         "tokens": "/tokens",
         "audit": "/audit",
     }
+    weights = {name: _weight(site.client, path) for name, path in pages.items()}
+    with httpx.Client(base_url=site.client.base_url, trust_env=False) as nobody:
+        weights["login"] = _weight(nobody, "/login")
     return [
-        Measure(what=f"weight of the page: {name}", value=_weight(site, path), unit="KB", bar=WEIGHT_BAR_KB)
-        for name, path in pages.items()
+        Measure(what=f"weight of the page: {name}", value=weight, unit="KB", bar=WEIGHT_BAR_KB)
+        for name, weight in weights.items()
     ]
 
 
-def _weight(site: Site, path: str) -> float:
+def _weight(client: httpx.Client, path: str) -> float:
     loaded: dict[str, int] = {}
     waiting = [path]
     while waiting:
         address = waiting.pop()
         if address not in loaded:
-            answer = site.get(address)
+            answer = client.get(address).raise_for_status()
             loaded[address] = len(answer.content)
             found: list[tuple[Any, ...]] = _LINKED.findall(answer.text)
             waiting += [urljoin(address, one) for groups in found for one in groups if one]

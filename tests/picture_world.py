@@ -11,7 +11,7 @@ from tipbench.ledger import open_ledger
 from tipbench.records import Judge, Model
 from tipbench.suite import load_suite
 from tipbench.workflows.judged import read_judged
-from verdict_planting import by_scenario, judge
+from verdict_planting import anchor, by_scenario, judge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,8 @@ def plant_pictures(home: Path) -> World:
     """Plant both; the world is that of the one that waits."""
     ledger = open_ledger("", home=home)
     plant(JUDGED, quality=dict.fromkeys(POINTS, 3.0), n_scenarios=8, changed=_as_measured, ledger=ledger)
-    judge(ledger, JUDGED, Judge(id="anna", kind="human"), by_scenario(POINTS))
+    anna, anchors = Judge(id="anna", kind="human"), [anchor(number, by_people=True) for number in range(8)]
+    judge(ledger, JUDGED, anna, by_scenario(POINTS), anchors=anchors, drift_z=0.4)
     ledger.mark(JUDGED, read_judged(ledger, JUDGED).marks())
     return plant(
         WAITING,

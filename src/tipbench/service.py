@@ -132,11 +132,15 @@ def main(config: ServiceConfig, *, exposed: bool) -> None:
 def _listening(config: ServiceConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
-        return socket.create_server((config.host, config.port), family=family)
+        listening = socket.create_server((config.host, config.port), family=family)
     except OSError as error:
         raise Unavailable(
             f"cannot listen on {_shown(config.host)}:{config.port} ({error.strerror}); choose another --port"
         ) from None
+    # asyncio does this only for sockets that name their protocol, which this one does not; without it the end
+    # of every answer waits 40 ms for the client to say that it has seen the beginning.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def check_reach(host: str, *, exposed: bool, has_token: bool) -> None:

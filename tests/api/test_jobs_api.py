@@ -146,7 +146,8 @@ async def test_the_end_has_the_place_of_who_saw_nothing_more(api: Api) -> None:
     api.service.store.jobs.add(ENDED)
 
     async def nothing() -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
-        for one in ():
+        none: tuple[tuple[int, Mapping[str, Any]], ...] = ()
+        for one in none:
             yield one
 
     sent = [one async for one in _stream(api.service, "j1", [], nothing(), seen=7)]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ledger_samples import sample_pin, sample_result
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger import open_ledger
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tipbench.ledger.address import Address
+from tipbench.ledger.database import ready_database
 
 RECORD = """
 import sys
@@ -164,3 +164,15 @@ def test_a_database_address_that_makes_no_sense_is_refused(tmp_path: Path) -> No
     """A port that is no number is bad input, not a crash."""
     with pytest.raises(BadInput, match="is not the address of a database"):
         open_ledger("postgresql://host:port/x", home=tmp_path).pinned("e")
+
+
+def test_migrations_are_read_once(home: Path, tmp_path: Path) -> None:
+    """A ledger that is opened again, as a service does for every page, looks at its own file alone."""
+    import mlflow
+
+    migrations = tmp_path / "migrations"
+    shutil.copytree(Path(mlflow.__file__).parent / "store" / "db_migrations", migrations)
+    address = Address.parse("", home=home)
+    ready_database(address, migrations=migrations, create=lambda _uri: None)
+    shutil.rmtree(migrations)
+    ready_database(address, migrations=migrations, create=lambda _uri: None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, LedgerUnreachable
@@ -38,7 +39,13 @@ def ready_database(address: Address, *, migrations: Path, create: Callable[[str]
         raise other_version(address, found=found, expected=expected)
 
 
+@cache
 def _newest(migrations: Path) -> str:
+    """The version that MLflow as it is loaded here expects.
+
+    Read once: alembic imports every migration to find the last one, which takes longer than all else that is
+    done to open a ledger, and MLflow installed anew meanwhile would not be the one that is loaded.
+    """
     from alembic.script import ScriptDirectory  # noqa: PLC0415 - slow to import, and a server needs none
 
     return str(ScriptDirectory(str(migrations)).get_current_head())
