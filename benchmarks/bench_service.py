@@ -21,7 +21,7 @@ from urllib.parse import urljoin
 import httpx  # noqa: TID253 - what is measured here is not this process
 import psutil
 
-from bench_overhead import MODELS, standing_in, write_suite
+from bench_overhead import MODELS, PROMPTS, standing_in, write_suite
 from measures import Measure
 from processes import HERE, ROOT, TIPBENCH, clean_env, run
 from service_home import EXPERIMENT
@@ -150,7 +150,7 @@ def _watching(site: Site, *, seconds: float) -> list[Measure]:
 
 
 def _started(site: Site) -> str:
-    asked = {"models": MODELS[:1], "prompts": ["v1"], "n_scenarios": 250, "experiment": "watched"}
+    asked = {"models": MODELS[:1], "prompts": PROMPTS, "n_scenarios": 250, "experiment": "watched"}
     job: str = site.client.post("/api/bench/run", json=asked).raise_for_status().json()["job_id"]
     _until(lambda: site.get(f"/api/jobs/{job}").json()["progress"]["done"] > 0)
     return job

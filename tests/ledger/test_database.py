@@ -17,7 +17,7 @@ import pytest
 from ledger_samples import sample_pin, sample_result
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger import open_ledger
-from tipbench.ledger.address import Address
+from tipbench.ledger.address import parse_address
 from tipbench.ledger.database import ready_database
 
 RECORD = """
@@ -172,7 +172,7 @@ def test_migrations_are_read_once(home: Path, tmp_path: Path) -> None:
 
     migrations = tmp_path / "migrations"
     shutil.copytree(Path(mlflow.__file__).parent / "store" / "db_migrations", migrations)
-    address = Address.parse("", home=home)
+    address = parse_address("", home=home)
     ready_database(address, migrations=migrations, create=lambda _uri: None)
     shutil.rmtree(migrations)
     ready_database(address, migrations=migrations, create=lambda _uri: None)

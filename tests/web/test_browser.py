@@ -241,6 +241,7 @@ def test_a_batch_is_judged_by_keys_alone(page_of: Opened, site: Site) -> None:
     page.keyboard.press("Escape")
     judge_by_keys(page, site, until=3)
     page.get_by_text("Saved", exact=True).wait_for()
+    page.wait_for_load_state("networkidle")  # an earlier stroke may have said so
     page.reload()
     assert at_rest(page).locator("#far-told").inner_text() == f"3 of {total} judged"
     assert re.search(r"about \d+ min left", page.locator("#time-left").inner_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from tipbench.records import Batch, Judge, Verdict
     from tipbench.settings import Settings
     from tipbench.workflows.judged import Judged
+
+    # Candidates by the judge's id and kind, the rubric, and whether they were adjudicated.
+    Scored = Mapping[tuple[str, str, str, bool], set[str]]
 
 # What a person takes for a tip, unless their batches say otherwise.
 USUAL_SECONDS = 20.0
@@ -87,7 +91,7 @@ def judge_status(settings: Settings) -> JudgeState:
     to_people = len(_different(state.waiting(PEOPLE)))
     done = _judged(state)
     counting = under(state.verdicts, state.rubric.hash)
-    seconds = _seconds_each(state.batches)
+    seconds = seconds_each(state.batches)
     agreed = agreement(
         state.verdicts, rubric_hash=state.rubric.hash, scales=state.rubric.scales, kinds=PEOPLE
     )
@@ -121,7 +125,7 @@ def _judged(state: Judged) -> set[str]:
     return every & judged(state.verdicts, rubric_hash=state.rubric.hash, kinds=state.deciding)
 
 
-def _seconds_each(batches: Sequence[Batch]) -> float:
+def seconds_each(batches: Sequence[Batch]) -> float:
     """The median over batches of the time from export to apply, where that can have been spent judging."""
     paces = []
     for batch in batches:
@@ -167,14 +171,23 @@ def _compared(state: Judged, judge: Judge) -> Comparison:
 
 
 def _open_batches(state: Judged) -> Iterator[OpenBatch]:
+    scored = _scored(state.verdicts)
     for batch in state.batches:
         if batch.purpose != "auto" and batch.rubric_hash == state.rubric.hash:
-            found = _how_far(batch, state)
+            found = _how_far(batch, scored)
             if found.judged < found.items:
                 yield found
 
 
-def _how_far(batch: Batch, state: Judged) -> OpenBatch:
+def _scored(verdicts: Sequence[Verdict]) -> Scored:
+    """Gathered once for all batches: of each there may be hundreds."""
+    found: defaultdict[tuple[str, str, str, bool], set[str]] = defaultdict(set)
+    for one in verdicts:
+        found[one.judge.id, one.judge.kind, one.rubric_hash, one.adjudicated].add(one.candidate)
+    return found
+
+
+def _how_far(batch: Batch, scored: Scored) -> OpenBatch:
     """The batch by the judge who brought back most of it."""
     takers = {(one.judge.id, one.judge.kind) for one in batch.applications}
     return OpenBatch(
@@ -182,19 +195,13 @@ def _how_far(batch: Batch, state: Judged) -> OpenBatch:
         judge=batch.judge,
         created_ms=batch.created_ms,
         items=len(batch.items),
-        judged=max((_n_given(batch, state, taker) for taker in takers), default=0),
+        judged=max((_n_given(batch, scored, taker) for taker in takers), default=0),
     )
 
 
-def _n_given(batch: Batch, state: Judged, taker: tuple[str, str]) -> int:
+def _n_given(batch: Batch, scored: Scored, taker: tuple[str, str]) -> int:
     """How many items the judge has scored, once each; a candidate also where it was in another batch."""
-    given = {
-        one.candidate
-        for one in state.verdicts
-        if (one.judge.id, one.judge.kind) == taker
-        and one.rubric_hash == batch.rubric_hash
-        and one.adjudicated == (batch.purpose == "adjudicate")
-    }
+    given = scored.get((*taker, batch.rubric_hash, batch.purpose == "adjudicate"), set())
     hidden = {
         item_id
         for one in batch.applications

@@ -18,7 +18,7 @@ from tipbench.workflows.access import NotAllowed
 from tipbench.workflows.applying import apply_answers
 from tipbench.workflows.desk import JudgesDesk
 from tipbench.workflows.exporting import Order, judged_experiment_of
-from tipbench.workflows.judge_status import judge_status
+from tipbench.workflows.judge_status import seconds_each
 from tipbench.workflows.judged import judged_experiment
 from tipbench.workflows.judging_names import name_for, named
 from tipbench.workflows.judging_views import applied_told
@@ -72,7 +72,8 @@ class JudgingRoom:
         """The judge's open batch, or a new one, with what was given so far; NotFound where none is left."""
         settings = self._settings(experiment)
         _, batch = self._taken(settings, who, size=_FULL_SIZE, tips_per_cell=None)
-        rubric = judged_experiment(settings).rubric
+        state = judged_experiment(settings)
+        rubric = state.rubric
         given = self._drafts.get(batch.batch_id, who.name)
         return {
             "batch": batch.batch_id,
@@ -80,7 +81,7 @@ class JudgingRoom:
             "rubric": rubric.text,
             "items": [_item(batch, number, given) for number in range(len(batch.items))],
             "left": _left(given, _ids(batch), rubric.scales),
-            "seconds_each": judge_status(settings).seconds_each,
+            "seconds_each": seconds_each(state.batches),
             "rejected": self._drafts.rejection(batch.batch_id, who.name),
         }
 
