@@ -24,7 +24,6 @@ import psutil
 from bench_overhead import MODELS, PROMPTS, standing_in, write_suite
 from measures import Measure
 from processes import HERE, ROOT, TIPBENCH, clean_env, run
-from service_home import EXPERIMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 PAGE_BAR_MS, STROKE_BAR_MS, WEIGHT_BAR_KB = 150, 50, 150
 WATCHERS, WATCHERS_BAR = 50, 0.05
+EXPERIMENT = "judged"
 # A small model on a good machine: a cell in half a second.
 CELL_S = 0.5
 _LINKED = re.compile(r"""(?:src|href)="(/static/[^"]+)"|from "(\./[^"]+)";|@import "([^"]+)\"""")
@@ -58,7 +58,8 @@ def bench_service(options: Options) -> list[Measure]:
     scenarios = 25 if options.quick else 250
     suite = write_suite(options.work / "suite")
     env = clean_env(options.work / "home", modules=ROOT / "tests")
-    run([sys.executable, str(HERE / "service_home.py"), str(suite), str(scenarios)], env=env)
+    home = [str(HERE / "service_home.py"), EXPERIMENT, str(suite), str(scenarios)]
+    run([sys.executable, *home], env=env)
     return measured(env, str(suite), quick=options.quick)
 
 

@@ -1,4 +1,4 @@
-"""A home for a service to be measured on: `service_home.py SUITE SCENARIOS`.
+"""A home for a service to be measured on: `service_home.py EXPERIMENT SUITE SCENARIOS`.
 
 An experiment of 12 combinations, all of it judged but for about a batch's worth.
 """
@@ -14,18 +14,17 @@ from tipbench.ledger import open_ledger
 from tipbench.settings import home
 from tipbench.workflows.judged import read_judged
 
-EXPERIMENT = "judged"
 LEFT_CELLS = 12
 
 
 def main() -> None:
-    suite, scenarios = sys.argv[1], int(sys.argv[2])
+    experiment, suite, scenarios = sys.argv[1], sys.argv[2], int(sys.argv[3])
     quality = {(model, prompt): 3.0 for model in MODELS for prompt in PROMPTS}
-    plant(EXPERIMENT, quality=quality, n_scenarios=scenarios, n_tips=N_TIPS, suite=suite)
+    plant(experiment, quality=quality, n_scenarios=scenarios, n_tips=N_TIPS, suite=suite)
     ledger = open_ledger("", home=home())
-    state = read_judged(ledger, EXPERIMENT)
+    state = read_judged(ledger, experiment)
     judge_the_rest(replace(state, runs=state.runs[:-LEFT_CELLS]))
-    ledger.mark(EXPERIMENT, read_judged(ledger, EXPERIMENT).marks())
+    ledger.mark(experiment, read_judged(ledger, experiment).marks())
 
 
 if __name__ == "__main__":
