@@ -42,6 +42,11 @@ class Kind(str, Enum):
 
 
 Force = Annotated[bool, typer.Option("--force", help="replace a file that is there")]
+Size = Annotated[int, typer.Option("--size", min=3, max=60, help="items in a batch, checks included")]
+TipsPerCell = Annotated[
+    int, typer.Option("--tips-per-cell", min=0, help="judge only the first so many of each cell; 0 is all")
+]
+Race = Annotated[bool, typer.Option("--race", help="leave out combinations that can no longer win")]
 JudgeName = Annotated[
     str, typer.Option("--judge", metavar="NAME", help="for whom: the batch then comes back from nobody else")
 ]
@@ -57,16 +62,9 @@ def export_command(
     ] = "batch.json",
     judge: JudgeName = "",
     kind: Annotated[Kind, typer.Option("--kind", help="what the judge is")] = Kind.human,
-    size: Annotated[
-        int, typer.Option("--size", min=3, max=60, help="items in a batch, checks included")
-    ] = 60,
-    tips_per_cell: Annotated[
-        int,
-        typer.Option("--tips-per-cell", min=0, help="judge only the first so many of each cell; 0 is all"),
-    ] = 0,
-    race: Annotated[
-        bool, typer.Option("--race", help="leave out combinations that can no longer win")
-    ] = False,
+    size: Size = 60,
+    tips_per_cell: TipsPerCell = 0,
+    race: Race = False,
     every: Annotated[
         bool, typer.Option("--all", help="all batches that are left, as files in the folder --out")
     ] = False,
@@ -103,7 +101,7 @@ def export_command(
     from tipbench.workflows.exporting import Order, export, export_again
 
     if again:
-        written = [export_again(settings, again, out=out, force=force)]
+        written = [export_again(settings, again, kind=kind.value, out=out, force=force)]
     else:
         order = Order(
             judge=judge.strip(),
@@ -404,16 +402,9 @@ def mcp_command(
     model: Annotated[
         str, typer.Option("--model", help="the model behind the agent, kept with its verdicts")
     ] = "",
-    size: Annotated[
-        int, typer.Option("--size", min=3, max=60, help="items in a batch, checks included")
-    ] = 60,
-    tips_per_cell: Annotated[
-        int,
-        typer.Option("--tips-per-cell", min=0, help="judge only the first so many of each cell; 0 is all"),
-    ] = 0,
-    race: Annotated[
-        bool, typer.Option("--race", help="leave out combinations that can no longer win")
-    ] = False,
+    size: Size = 60,
+    tips_per_cell: TipsPerCell = 0,
+    race: Race = False,
 ) -> None:
     """Serve the judging of an experiment to an agent over MCP, on standard input and output.
 

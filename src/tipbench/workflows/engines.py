@@ -142,7 +142,7 @@ async def find_models(host: OllamaHost, settings: Settings, *, emit: Emit) -> li
         missing = [name for name, model in zip(settings.models, found, strict=True) if model is None]
     models = [model for model in found if model is not None]
     problems = [_missing(host, missing)] if missing else []
-    problems += _too_large(models, settings.max_model_b)
+    problems += too_large(models, settings.max_model_b)
     if problems:
         raise ModelRefused("; ".join(problems))
     return models
@@ -171,7 +171,7 @@ def _missing(host: OllamaHost, names: Sequence[str]) -> str:
     return f"{host.host.url} does not have {', '.join(names)}: run `{lines}`, or pass --pull"
 
 
-def _too_large(models: Sequence[Model], limit: float) -> list[str]:
+def too_large(models: Sequence[Model], limit: float) -> list[str]:
     """Compared after rounding to one decimal, so that a 4.02B model sold as 4b passes 4.0."""
     unknown = [model.name for model in models if model.parameters is None]
     nameless = [model.name for model in models if not model.digest]

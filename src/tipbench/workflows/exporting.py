@@ -107,7 +107,9 @@ def _adopt_rubric(state: Judged) -> None:
     mark(state)
 
 
-def export_again(settings: Settings, batch_id: str, *, out: str, force: bool = False) -> Written:
+def export_again(
+    settings: Settings, batch_id: str, *, kind: JudgeKind = "human", out: str, force: bool = False
+) -> Written:
     """Write the file of a batch that was exported before, as empty as it was then."""
     found = judged_experiment_of(settings, batch_id)
     batch = next(one for one in found.batches if one.batch_id == batch_id)
@@ -117,7 +119,7 @@ def export_again(settings: Settings, batch_id: str, *, out: str, force: bool = F
             "applied any more; export a new one"
         )
     place = _Place(out, folder=False, force=force)
-    judge = Judge(id=batch.judge, kind="human") if batch.judge else None
+    judge = Judge(id=batch.judge, kind=kind) if batch.judge else None
     place.write(Path(out), batch_file(found, batch, judge), batch)
     return Written(batch_id=batch_id, path=out, items=len(batch.items))
 
@@ -135,6 +137,8 @@ def batch_file(state: Judged, batch: Batch, judge: Judge | None) -> str:
 def _check_order(order: Order) -> None:
     if order.second and not order.judge:
         raise BadInput("--second is for what a judge has not judged yet: say who, with --judge NAME")
+    if order.kind != "human" and not order.judge:
+        raise BadInput(f"--kind {order.kind} says what the judge is: say who, with --judge NAME")
     if order.second and order.adjudicate:
         raise BadInput("--second and --adjudicate ask for different candidates; choose one")
 

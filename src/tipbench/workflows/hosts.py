@@ -13,7 +13,7 @@ from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import EngineUnreachable, HostBusy
 from tipbench.records import Model
-from tipbench.workflows.engines import Engine, _too_large, embedded_models
+from tipbench.workflows.engines import Engine, embedded_models, too_large
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def installed_models(settings: Settings) -> list[Installed]:
             name=model.name,
             parameters=model.parameters,
             size_bytes=model.size_bytes,
-            too_large="; ".join(_too_large([model], settings.max_model_b)) or None,
+            too_large="; ".join(too_large([model], settings.max_model_b)) or None,
             resident=full_name(model.name) in resident,
         )
         for model in models
