@@ -1,0 +1,73 @@
+"""What may be asked of the serving half, in the shapes that travel: decoded and encoded by msgspec."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A tip that may be shown. `text` is made into features here; `features` are used as they are."""
+
+    id: Id
+    kind: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    text: Annotated[str, msgspec.Meta(max_length=4000)] | None = None
+    features: Annotated[list[float], msgspec.Meta(max_length=64)] | None = None
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """When and where. Whatever is left out is marked in the decision and never fails it."""
+
+    hour: Annotated[float, msgspec.Meta(ge=0, le=24)] | None = None
+    weekday: Annotated[int, msgspec.Meta(ge=0, le=6)] | None = None
+    open_tasks: (
+        Annotated[list[str], msgspec.Meta(max_length=200)] | Annotated[int, msgspec.Meta(ge=0)] | None
+    ) = None
+    persona: str | None = None
+    scenario: str | None = None
+
+
+class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision to be made."""
+
+    user_id: Id
+    request_id: Id | None = None
+    context: Context = Context()
+    candidates: Annotated[list[Candidate], msgspec.Meta(min_length=1, max_length=200)]
+    profile_features: dict[str, float | dict[str, float | None] | None] | None = None
+
+
+class RewardRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a decision. `reward` overrides what the event stands for."""
+
+    decision_id: Id
+    reward_id: Id
+    event: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    reward: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    dwell_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
+class ScoreReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tip, and why. `scores` and `propensities` are by the id of the candidate."""
+
+    decision_id: str
+    tip_id: str
+    scores: dict[str, float]
+    propensities: dict[str, float]
+    policy: str
+    policy_version: str
+    feature_version: str
+    explored: bool
+    absent: list[str]
+
+
+class RewardReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done with it. When it taught nothing, `reason` says why."""
+
+    decision_id: str
+    learned: bool
+    ignored: bool
+    reason: str = ""

@@ -1,0 +1,1 @@
+"""The policies that can be asked for by name; one file each."""
