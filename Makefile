@@ -28,6 +28,7 @@ $(READY): pyproject.toml requirements/run.txt
 $(DEV_READY): $(READY) requirements/dev.txt
 	$(PIP) --require-hashes -r requirements/dev.txt
 	@PYTHON=$(BIN)/python ./.ci/browser
+	@./.ci/postgres
 	@touch $(DEV_READY)
 
 demo: setup ## bench a real model and show a leaderboard

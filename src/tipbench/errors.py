@@ -9,16 +9,21 @@ TipbenchError
 │   ├── JudgeFileError     a judge's file, with the line of every mistake
 │   ├── ModelRefused       a model that is missing, too large, or of unknown size
 │   ├── PinConflict        a text changed under an id that an experiment is pinned to
-│   └── NotFound           a run, an experiment, a scenario that is not there
+│   ├── NotFound           a run, an experiment, a scenario that is not there
+│   └── Conflict           another policy's decision, one too old to learn from, a change that came second
 ├── Unavailable         3  something needed cannot be reached or is busy
 │   ├── EngineUnreachable
 │   ├── HostBusy           another collection, or a stranger's model, occupies the host
 │   ├── ModelStuck         a host that will not let go of a model
 │   ├── LedgerUnreachable
 │   ├── SpoolUnusable      the file that holds what is not yet recorded is damaged, or cannot be written
-│   └── StoreUnusable      the service's own file is damaged, somebody else's, or cannot be written
+│   ├── StoreUnusable      the service's own file is damaged, somebody else's, or cannot be written
+│   ├── BadState           what was learned, or is known of a user, cannot be read
+│   ├── StateUnusable      the database of the serving half is damaged, somebody else's, or cannot be written
+│   └── Busy               more is asked of the serving half than it can take on
 ├── Interrupted       130  somebody pressed Ctrl-C; what was done is kept
 ├── EngineFailure       1  one call to a model failed; `retryable` says whether asking again may help
+├── PolicyFailed        1  a policy raised, or gave what are no scores and no probabilities
 └── CheckFailed         4  a check ran and said no
 """
 
@@ -98,6 +103,10 @@ class NotFound(BadInput):
     pass
 
 
+class Conflict(BadInput):
+    pass
+
+
 class Unavailable(TipbenchError):
     exit_code = 3
 
@@ -124,6 +133,26 @@ class SpoolUnusable(Unavailable):
 
 class StoreUnusable(Unavailable):
     pass
+
+
+class BadState(Unavailable):
+    """What was learned, or is known of a user, cannot be read; `what` names it, and nothing starts empty."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} cannot be read: {why}; restore it from a backup, or reset it")
+        self.what = what
+
+
+class StateUnusable(Unavailable):
+    pass
+
+
+class Busy(Unavailable):
+    pass
+
+
+class PolicyFailed(TipbenchError):
+    exit_code = 1
 
 
 class EngineFailure(TipbenchError):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import platformdirs
 
-from tipbench.errors import BadSetting
+from tipbench.errors import BadInput, BadSetting
 
 Check = Callable[[Any], str | None]
 
@@ -298,3 +300,97 @@ def normal_url(value: str) -> str:
             text = f"http://{head}:11434{'/' + tail if tail else ''}"
     # 0.0.0.0 is where a server listens, not where it can be called
     return text.replace("://0.0.0.0", "://127.0.0.1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowPolicy:
+    """A challenger that decides on live traffic and can change nothing.
+
+    `policy` is a policy's name, or `package.module:factory`. An `apprentice` also learns from the rewards of
+    what was served; without that no reward ever reaches it.
+    """
+
+    policy: str
+    enabled: bool = False
+    apprentice: bool = False
+
+
+SHADOW_POLICIES: Mapping[str, ShadowPolicy] = {"egreedy-v2-shadow": ShadowPolicy(policy="egreedy-v2")}
+SHADOW_POLICIES_ENV = "TIPBENCH_SHADOW_POLICIES"
+
+
+def shadow_policies(
+    *, known: Collection[str], enable: Sequence[str] = (), text: str | None = None
+) -> dict[str, ShadowPolicy]:
+    """The registered shadows by name: those that ship, then what the environment (or `text`) says of them.
+
+    That is a JSON object such as `{"mine": {"policy": "linucb", "enabled": true}}`; of a shadow that is there
+    already it may name only what differs. `enable` names those to be switched on beside; `known` are the
+    names of the policies there are.
+    """
+    written = _shadow_object(os.environ.get(SHADOW_POLICIES_ENV, "") if text is None else text)
+    shadows = dict(SHADOW_POLICIES)
+    for name, said in written.items():
+        shadows[name] = _shadow_policy(name, said, shadows.get(name), known)
+    for name in enable:
+        if name not in shadows:
+            raise BadInput(f"--shadow: there is no shadow {name!r}{_near(name, shadows)}")
+        shadows[name] = replace(shadows[name], enabled=True)
+    return shadows
+
+
+def _shadow_object(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    try:
+        written = json.loads(text, object_pairs_hook=_named_once)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{SHADOW_POLICIES_ENV}: this is not JSON: {error}") from None
+    if not isinstance(written, dict):
+        raise BadInput(f'{SHADOW_POLICIES_ENV}: give an object such as {{"name": {{"policy": "linucb"}}}}')
+    return written
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"{SHADOW_POLICIES_ENV}: {name!r} is written twice in one object")
+    return dict(pairs)
+
+
+def _shadow_policy(name: str, said: object, was: ShadowPolicy | None, known: Collection[str]) -> ShadowPolicy:
+    where = f"{SHADOW_POLICIES_ENV}: shadow {name!r}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
+        raise BadInput(f"{where}: a name has letters, digits and . _ - only, at most 100")
+    if name in known:
+        raise BadInput(f"{where}: a policy has this name, and its own state; call the shadow '{name}-shadow'")
+    if not isinstance(said, dict):
+        raise BadInput(f'{where}: give an object such as {{"policy": "linucb", "enabled": true}}')
+    _check_shadow_keys(where, said, known)
+    if was is None and "policy" not in said:
+        raise BadInput(f'{where}: "policy" is missing; the policies are {", ".join(sorted(known))}')
+    return replace(was, **said) if was else ShadowPolicy(**said)
+
+
+def _check_shadow_keys(where: str, said: Mapping[str, object], known: Collection[str]) -> None:
+    types = {"policy": str, "enabled": bool, "apprentice": bool}
+    for key, value in said.items():
+        if key not in types:
+            raise BadInput(f"{where}: there is no key {key!r}{_near(key, types)}")
+        if not isinstance(value, types[key]):
+            wanted = "a name" if types[key] is str else "true or false"
+            raise BadInput(f"{where}: {key!r} must be {wanted}, not {json.dumps(value)}")
+    if "policy" in said:
+        _check_policy_name(where, str(said["policy"]), known)
+
+
+def _check_policy_name(where: str, policy: str, known: Collection[str]) -> None:
+    own = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", policy)
+    if policy not in known and not own:
+        raise BadInput(f"{where}: there is no policy {policy!r}{_near(policy, known)}")
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name.casefold(), known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else f"; there is {', '.join(sorted(known)) or 'none'}"

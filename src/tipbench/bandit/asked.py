@@ -24,7 +24,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     hour: Annotated[float, msgspec.Meta(ge=0, le=24)] | None = None
     weekday: Annotated[int, msgspec.Meta(ge=0, le=6)] | None = None
     open_tasks: (
-        Annotated[list[str], msgspec.Meta(max_length=200)] | Annotated[int, msgspec.Meta(ge=0)] | None
+        Annotated[list[str], msgspec.Meta(max_length=200)]
+        | Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+        | None
     ) = None
     persona: str | None = None
     scenario: str | None = None
@@ -37,6 +39,16 @@ class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True):
     request_id: Id | None = None
     context: Context = Context()
     candidates: Annotated[list[Candidate], msgspec.Meta(min_length=1, max_length=200)]
+    profile_features: dict[str, float | dict[str, float | None] | None] | None = None
+
+
+class RecommendRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A tip for a user, now. Without candidates, one of those that what was shipped has written."""
+
+    user_id: Id
+    request_id: Id | None = None
+    context: Context = Context()
+    candidates: Annotated[list[Candidate], msgspec.Meta(min_length=1, max_length=200)] | None = None
     profile_features: dict[str, float | dict[str, float | None] | None] | None = None
 
 
@@ -62,6 +74,21 @@ class ScoreReply(msgspec.Struct, frozen=True, kw_only=True):
     feature_version: str
     explored: bool
     absent: list[str]
+
+
+class Tip(msgspec.Struct, frozen=True, kw_only=True):
+    """The tip to show. A candidate that came with features has no text."""
+
+    id: str
+    kind: str
+    text: str | None
+
+
+class RecommendReply(ScoreReply, frozen=True, kw_only=True):
+    """As for a score, with the tip itself and where it is from: `given`, `fresh` or `judged`."""
+
+    tip: Tip
+    source: str
 
 
 class RewardReply(msgspec.Struct, frozen=True, kw_only=True):

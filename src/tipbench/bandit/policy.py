@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tipbench.bandit.features import FEATURES, LARGEST
+from tipbench.errors import BadInput
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from _typeshed import DataclassInstance
 
     from tipbench.bandit.ridge import Array, Ridge
 
@@ -24,9 +30,24 @@ class Memory:
     own: Ridge | None = None
     pooled: Ridge | None = None
 
+    @property
+    def mine(self) -> Ridge:
+        """The user's own part, for a policy that keeps one."""
+        return _kept(self.own, "a user's own")
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Weighed:
+    @property
+    def shared(self) -> Ridge:
+        """The part of all users, for a policy that keeps one."""
+        return _kept(self.pooled, "the pooled")
+
+
+def _kept(part: Ridge | None, which: str) -> Ridge:
+    if part is None:
+        raise ValueError(f"{which} part is missing in a memory handed to a policy that keeps it")
+    return part
+
+
+class Weighed(NamedTuple):
     """What a policy makes of the candidates of a decision, in their order: (…, K) each."""
 
     scores: Array
@@ -58,18 +79,67 @@ class Policy(Protocol):
     def weigh(self, memory: Memory, x: Array) -> Weighed:
         """Scores and propensities of the candidates, x being (…, K, D)."""
 
-    def learn(self, memory: Memory, x: Array, reward: Array) -> Memory:
-        """What is remembered after the candidate x (…, D) earned this reward (…)."""
+    def learn(self, memory: Memory, x: Array, reward: Array, *, where: Array | None = None) -> Memory:
+        """What is remembered after the candidate x (…, D) earned this reward (…).
+
+        Where several share the pooled part, they teach it one after the other, in their order. Places at
+        which `where` is False earned nothing yet, and leave all as it is.
+        """
+
+
+def parameters_of(policy: DataclassInstance) -> dict[str, Any]:
+    """The fields of a policy that are its parameters: all but what it is called and what it reads."""
+    return {
+        field.name: getattr(policy, field.name)
+        for field in fields(policy)
+        if field.name not in {"name", "features"}
+    }
+
+
+def refuse_parameter(name: str, value: object, *, least: float, most: float, above: bool = False) -> None:
+    """A BadInput unless the value is a number from least (above: beyond it) to most."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and least <= value <= most and not (above and value == least) and abs(value) < math.inf):  # type: ignore[operator, arg-type]
+        asked = f"{'above' if above else 'from'} {least:g}" + (f" to {most:g}" if most < math.inf else "")
+        raise BadInput(f"{name} is {value!r}: it must be a number {asked}")
+
+
+def refuse_vectors(x: Array, version: str) -> None:
+    """A BadInput unless x has the dimensions of the feature set, and numbers that can be reckoned with."""
+    if x.shape[-1] != FEATURES[version].dims:
+        raise BadInput(f"x has {x.shape[-1]} dimensions: feature set {version} has {FEATURES[version].dims}")
+    # The sum of squares tells at once that all is well; NaN compares as False.
+    if not np.vdot(x, x) <= LARGEST and not (np.abs(x) <= LARGEST).all():
+        raise BadInput(
+            f"x holds a number that is not finite, or not between -{LARGEST:.0f} and {LARGEST:.0f}"
+        )
+
+
+def refuse_rewards(reward: Array) -> None:
+    """A BadInput unless every reward is from 0 to 1."""
+    if not ((reward >= 0.0) & (reward <= 1.0)).all():
+        raise BadInput("a reward is not a number from 0 to 1")
 
 
 def greedy(scores: Array, *, floor: float) -> Array:
     """Propensities that favour the best score (ties share), and give every candidate floor / K at least."""
+    if scores.ndim == 1:
+        return np.array(_greedy(scores.tolist(), floor))
     best = scores >= scores.max(axis=-1, keepdims=True)
     share = best / best.sum(axis=-1, keepdims=True)
     propensities: Array = floor / scores.shape[-1] + (1.0 - floor) * share
     return propensities
 
 
+def _greedy(scores: list[float], floor: float) -> list[float]:
+    """The same for one decision: for a few candidates plain floats take a third of the time of arrays."""
+    best = max(scores)
+    rest = floor / len(scores)
+    top = rest + (1.0 - floor) * (1.0 / scores.count(best))
+    return [top if score == best else rest for score in scores]
+
+
 def explored(weighed: Weighed, chosen: int) -> bool:
     """Whether the tip that was picked is not one of those with the best score."""
-    return bool(weighed.scores[chosen] < np.max(weighed.scores))
+    scores: list[float] = weighed.scores.tolist()
+    return scores[chosen] < max(scores)

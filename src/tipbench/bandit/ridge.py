@@ -39,25 +39,67 @@ class Ridge:
 
     def mean(self, x: Array) -> Array:
         """The expected reward of each candidate: x is (…, K, D), the answer (…, K)."""
-        # A column, not a vector: the same routine then runs for one model as for many, to the last bit.
-        return (x @ self.weights[..., None])[..., 0]
+        return means(x, self.weights)
 
     def spread(self, x: Array) -> Array:
         """How uncertain each expected reward is, in standard deviations for a noise of 1: (…, K)."""
-        spread: Array = np.sqrt(np.maximum(((x @ self.inverse) * x).sum(axis=-1), 0.0))
+        spread: Array = np.sqrt(self.variance(x))
         return spread
 
-    def learn(self, x: Array, reward: Array, *, penalty: float, discount: float = 1.0) -> Ridge:
+    def variance(self, x: Array) -> Array:
+        """The square of the spread: (…, K)."""
+        return variances(x, self.inverse)
+
+    def expected(self, x: Array) -> Array:
+        """The expected reward of one candidate for every model: x is (…, D), the answer (…)."""
+        expected: Array = np.vecdot(self.weights, x)
+        return expected
+
+    def learn(
+        self, x: Array, reward: Array, *, penalty: float, discount: float = 1.0, where: Array | None = None
+    ) -> Ridge:
         """After one more observation for every model: x is (…, D), reward (…).
 
         With a discount below 1 what is old weighs less, and the penalty does not: else directions that are
-        no longer seen would lose it, and their weights grow without bound.
+        no longer seen would lose it, and their weights grow without bound. Models at which `where` is False
+        observed nothing and stay as they are.
         """
         if discount < 1.0:
-            return self._discounted(x, reward, penalty=penalty, discount=discount)
-        gain = (self.inverse @ x[..., None])[..., 0]
-        scale = 1.0 + (gain * x).sum(axis=-1)
-        surprise = (reward - (self.weights * x).sum(axis=-1)) / scale
+            after = self._discounted(x, reward, penalty=penalty, discount=discount)
+        else:
+            after = self._added(x, reward)
+        return after if where is None else self._replaced(after, where)
+
+    def learn_in_turn(
+        self, x: Array, reward: Array, *, penalty: float, discount: float = 1.0, where: Array | None = None
+    ) -> tuple[Ridge, Array]:
+        """As `learn`, and what was expected of each observation just before it was learned.
+
+        Where an axis of this model has length 1 and one of the observations is longer, they all teach the one
+        model, one after the other in their order.
+        """
+        lengths = zip(self.seen.shape, reward.shape, strict=True)
+        axis = next((place for place, (mine, theirs) in enumerate(lengths) if mine < theirs), None)
+        if axis is None:
+            after = self.learn(x, reward, penalty=penalty, discount=discount, where=where)
+            return after, self.expected(x)
+        model, expected = self, np.empty(reward.shape)
+        for turn in range(reward.shape[axis]):
+            here = (*[slice(None)] * axis, slice(turn, turn + 1))
+            model, expected[here] = model.learn_in_turn(
+                x[here],
+                reward[here],
+                penalty=penalty,
+                discount=discount,
+                where=None if where is None else where[here],
+            )
+        return model, expected
+
+    def _added(self, x: Array, reward: Array) -> Ridge:
+        gain = np.vecdot(self.inverse, x[..., None, :])
+        # Never below 1 but by rounding, of which numbers far from 1 bring some.
+        scale = np.maximum(1.0 + np.vecdot(gain, x), 1.0)
+        surprise = (reward - self.expected(x)) / scale
         step = gain / np.sqrt(scale)[..., None]
         return Ridge(
             inverse=self.inverse - step[..., :, None] * step[..., None, :],
@@ -74,8 +116,16 @@ class Ridge:
         return Ridge(
             inverse=inverse,
             moment=moment,
-            weights=(inverse @ moment[..., None])[..., 0],
+            weights=np.vecdot(inverse, moment[..., None, :]),
             seen=discount * self.seen + 1.0,
+        )
+
+    def _replaced(self, after: Ridge, where: Array) -> Ridge:
+        return Ridge(
+            inverse=np.where(where[..., None, None], after.inverse, self.inverse),
+            moment=np.where(where[..., None], after.moment, self.moment),
+            weights=np.where(where[..., None], after.weights, self.weights),
+            seen=np.where(where, after.seen, self.seen),
         )
 
     def widened(self, dims: int, *, penalty: float) -> Ridge:
@@ -94,3 +144,20 @@ class Ridge:
             weights=self.weights[place],
             seen=self.seen[place],
         )
+
+
+def means(x: Array, weights: Array) -> Array:
+    """The expected reward of candidates x (…, K, D) under weights (…, D): (…, K).
+
+    Each candidate by itself: a matrix product may round the same row otherwise at another place, and
+    candidates that are alike would no longer tie.
+    """
+    expected: Array = np.vecdot(x, weights[..., None, :])
+    return expected
+
+
+def variances(x: Array, inverse: Array) -> Array:
+    """How uncertain they are for a noise of 1, under an inverse (…, D, D); each candidate by itself, too."""
+    gains = np.vecdot(x[..., :, None, :], inverse[..., None, :, :])
+    uncertain: Array = np.maximum(np.vecdot(gains, x), 0.0)
+    return uncertain

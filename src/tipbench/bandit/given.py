@@ -1,0 +1,66 @@
+"""What a request itself says of a user's profile: `profile_features`, flat or by kind of tip."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from tipbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Said: TypeAlias = "Mapping[str, float | dict[str, float | None] | None]"
+
+# The names, each with the largest value that it can take; none may be below 0.
+RANGES = {
+    "completion_rate": 1.0,
+    "dismiss_rate": 1.0,
+    "mean_dwell_s": math.inf,
+    "preferred_hour": 24.0,
+    "tip_volume": math.inf,
+}
+_MOST_MARKS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """`flat` is what the rates shrink to, `kinds` are used as they are, `unknown` marks the other names."""
+
+    flat: dict[str, float] = field(default_factory=dict)
+    kinds: dict[str, dict[str, float]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+
+_NOTHING = Given()
+
+
+def read(said: Said | None) -> Given:
+    """What was said, checked: a name that is not known is marked, a value that cannot be is refused."""
+    if not said:
+        return _NOTHING
+    loose = {name: value for name, value in said.items() if not isinstance(value, dict)}
+    nested = {kind: value for kind, value in said.items() if isinstance(value, dict)}
+    unknown = [name for name, value in loose.items() if value is not None and name not in RANGES]
+    unknown += [f"{kind}.{name}" for kind, values in nested.items() for name in values if name not in RANGES]
+    return Given(
+        flat=_checked(loose, "profile_features"),
+        kinds={kind: _checked(values, f"profile_features.{kind}") for kind, values in nested.items()},
+        unknown=tuple(f"unknown:{name[:100]}" for name in unknown[:_MOST_MARKS]),
+    )
+
+
+def _checked(values: Mapping[str, float | None], where: str) -> dict[str, float]:
+    known = {name: float(value) for name, value in values.items() if name in RANGES and value is not None}
+    for name, value in known.items():
+        _check(value, name, where)
+    return known
+
+
+def _check(value: float, name: str, where: str) -> None:
+    most = RANGES[name]
+    fits = 0.0 <= value < math.inf and (value < most if name == "preferred_hour" else value <= most)
+    if not fits:
+        asked = "0 or more" if math.isinf(most) else f"from 0 to {most:g}"
+        raise BadInput(f"{where}.{name} is {value}: send a finite number {asked}, or leave it out")

@@ -1,0 +1,32 @@
+"""Books by where they are: a path, or the address of a PostgreSQL database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipbench.bandit.sqlite_books import SqliteBooks
+from tipbench.errors import BadInput, StateUnusable
+
+if TYPE_CHECKING:
+    from tipbench.bandit.books import Books
+
+
+def open_books(location: str) -> Books:
+    """The books at this place, made where there are none yet."""
+    if location.startswith(("postgresql://", "postgres://")):
+        return _in_postgres(location)
+    if "://" in location:
+        scheme = location.partition(":")[0]
+        raise BadInput(f"state cannot be kept in {scheme}: name a file, or a postgresql:// address")
+    return SqliteBooks(Path(location))
+
+
+def _in_postgres(url: str) -> Books:
+    try:
+        from tipbench.bandit.postgres_books import PostgresBooks  # noqa: PLC0415 - its driver is an extra
+    except ImportError:
+        raise StateUnusable(
+            "state in PostgreSQL needs psycopg; install it with: pip install 'tipbench[postgres]'"
+        ) from None
+    return PostgresBooks(url)

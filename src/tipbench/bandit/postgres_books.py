@@ -1,0 +1,259 @@
+"""Books in a PostgreSQL database, for processes on several machines. They take turns by an advisory lock.
+
+Everything is in a schema of its own. `psycopg` comes with the extra `postgres`: only `opening` imports this.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import psycopg
+
+from tipbench.bandit.sql_books import TABLES, VERSION, SqlReading, SqlTransaction, schema
+from tipbench.errors import StateUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from psycopg import Connection
+
+    from tipbench.bandit.books import Changes
+    from tipbench.bandit.sql_books import Row, Run
+
+SCHEMA = "tipbench_tips"
+_TURN = 0x5449_5053_0001  # the advisory lock; its number is only ours within a database of ours
+_MOST_IDLE = 4
+_SESSION = (
+    f"SET search_path = {SCHEMA}",
+    "SET synchronous_commit = on",  # acknowledged is durable, whatever the server's default
+    "SET lock_timeout = '30s'",
+    # A machine that froze in the middle of its turn must not keep the others waiting for ever.
+    "SET idle_in_transaction_session_timeout = '60s'",
+    "SET client_encoding = 'UTF8'",
+)
+
+
+class PostgresBooks:
+    """The schema is made when it is first opened. One that is not whole is an error, never made again."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._me = secrets.token_bytes(8)
+        self._writer: Connection[Any] | None = None
+        self._idle: list[Connection[Any]] = []
+        self._turn = threading.Lock()
+        self._fresh = True
+        self._last_by: object = None
+        with self._told():
+            db = self._connected()
+            try:
+                self._seed = self._checked(db)
+            finally:
+                db.close()
+
+    @property
+    def where(self) -> str:
+        parts = urlsplit(self._url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+    def seed(self) -> bytes:
+        return self._seed
+
+    @contextmanager
+    def transaction(self, by: object = None) -> Iterator[SqlTransaction]:
+        with self._turn, self._told():
+            db = self._begun()
+            try:
+                stale = self._take_turn(db) or by is not self._last_by
+                self._last_by = by
+                yield _Transaction(db, stale=stale)
+                db.execute("COMMIT")
+                self._fresh = False
+            except BaseException:
+                # Whether a commit that failed on the way happened is not known: begin again with nothing.
+                self._fresh = True
+                self._writer = None
+                db.close()
+                raise
+
+    def begin(self, by: object = None) -> None:
+        """Never at once: every statement is a way to the server and back."""
+
+    @contextmanager
+    def reading(self) -> Iterator[SqlReading]:
+        with self._told():
+            db = self._open_one()
+            try:
+                yield SqlReading(_runner(db))
+                db.execute("COMMIT")
+            except BaseException:
+                db.close()
+                raise
+            if len(self._idle) < _MOST_IDLE:
+                self._idle.append(db)
+            else:
+                db.close()
+
+    def tidy(self) -> None:
+        """The server sees to it by itself."""
+
+    def shrink(self) -> None:
+        with self._told():
+            db = self._connected()
+            try:
+                db.execute("VACUUM")
+            finally:
+                db.close()
+
+    def close(self) -> None:
+        with self._turn:
+            while self._idle:
+                self._idle.pop().close()
+            if self._writer is not None:
+                self._writer.close()
+            self._writer, self._fresh = None, True
+
+    def _begun(self) -> Connection[Any]:
+        """The writer's connection with a transaction begun; a new one where the old one has gone away."""
+        if self._writer is not None and not self._writer.closed:
+            with suppress(psycopg.OperationalError):
+                self._writer.execute("BEGIN")
+                return self._writer
+            self._writer.close()
+        self._fresh = True
+        self._writer = self._connected()
+        self._writer.execute("BEGIN")
+        return self._writer
+
+    def _open_one(self) -> Connection[Any]:
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        while self._idle:
+            with suppress(psycopg.OperationalError, IndexError):
+                db = self._idle.pop()
+                db.execute(begin)
+                return db
+        db = self._connected()
+        db.execute(begin)
+        return db
+
+    def _take_turn(self, db: Connection[Any]) -> bool:
+        """Wait until nobody else writes; whether somebody did since this one's last turn."""
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
+        # Only a statement that begins after the lock was taken sees what the last holder wrote.
+        last = db.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
+        if last is None:
+            raise self._damaged("it has lost the mark of who wrote last")
+        if bytes(last[0]) == self._me:
+            return self._fresh
+        db.execute("UPDATE meta SET value = %s WHERE name = 'writer'", (self._me,))
+        return True
+
+    def _connected(self) -> Connection[Any]:
+        db = psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=10,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+        )
+        try:
+            for statement in _SESSION:
+                db.execute(statement)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _checked(self, db: Connection[Any]) -> bytes:
+        """The seed, once the schema is there and whole."""
+        encoding = db.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise StateUnusable(
+                f"{self.where} keeps its text as {encoding}; make a database with ENCODING 'UTF8'"
+            )
+        with db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
+            found = {
+                row[0]
+                for row in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,))
+            }
+            made = db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone()
+            if made is None:
+                _make(db)
+            elif lost := TABLES - found:
+                raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
+            return self._said(db)
+
+    def _said(self, db: Connection[Any]) -> bytes:
+        said = {name: bytes(value) for name, value in db.execute("SELECT name, value FROM meta").fetchall()}
+        version = said.get("version", b"")
+        if not version.isdigit() or len(said.get("seed", b"")) != 32:
+            raise self._damaged("it has lost its version or the server's seed")
+        if int(version) > VERSION:
+            raise StateUnusable(f"{self.where} was made by a newer tipbench; use that one")
+        return said["seed"]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
+            raise self._damaged(_first_line(error)) from None
+        except psycopg.Error as error:
+            raise StateUnusable(
+                f"{self.where} cannot be used ({_first_line(error)}); see that the server runs and has "
+                "room, and that TIPBENCH_TIPS_DB names a database that you may write to"
+            ) from None
+
+    def _damaged(self, reason: str) -> StateUnusable:
+        return StateUnusable(
+            f"the schema {SCHEMA} in {self.where} is damaged, or another program's ({reason}); restore it "
+            "from a backup, or rename it: what was learned and is only in it is then gone"
+        )
+
+
+class _Transaction(SqlTransaction):
+    """Writes everything in one round trip."""
+
+    def __init__(self, db: Connection[Any], *, stale: bool) -> None:
+        super().__init__(_runner(db), stale=stale)
+        self._db = db
+
+    def write(self, changes: Changes) -> None:
+        with self._db.pipeline():
+            super().write(changes)
+
+
+def _runner(db: Connection[Any]) -> Run:
+    def run(statement: str, values: Sequence[object]) -> list[Row]:
+        cursor = db.execute(_in_their_style(statement), values)
+        # To ask for rows waits for them, which would be a round trip for each statement that has none.
+        return cursor.fetchall() if statement.startswith(("SELECT", "WITH")) else []
+
+    return run
+
+
+@lru_cache(maxsize=2048)
+def _in_their_style(statement: str) -> bytes:
+    return statement.replace("?", "%s").encode()
+
+
+def _make(db: Connection[Any]) -> None:
+    db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+    kinds = {"text": 'TEXT COLLATE "C"', "whole": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA"}
+    for statement in schema(**kinds, clustered=""):
+        db.execute(statement.encode())
+    first = {"seed": secrets.token_bytes(32), "version": str(VERSION).encode(), "writer": b"nobody"}
+    for name, value in first.items():
+        db.execute("INSERT INTO meta VALUES (%s, %s)", (name, value))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,142 @@
+"""Shadows beside the counter: they hear what was served once it is on disk, and what they say is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tipbench.bandit.asks import Note
+from tipbench.bandit.books import EVERYBODY, POOLED, RESET
+from tipbench.bandit.decisions import recalled
+from tipbench.bandit.rewarding import WORTH
+from tipbench.bandit.shadow import Decide, Logged, ShadowDropped, ShadowLesson, ShadowResult, Shadows, Teach
+from tipbench.errors import BadState, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tipbench.bandit.asked import RewardReply, RewardRequest
+    from tipbench.bandit.asks import Signal
+    from tipbench.bandit.books import Books, Entry
+    from tipbench.bandit.counter import Counter
+    from tipbench.bandit.shadow import Limits, Outcome, ShadowCounts, ShadowSpec
+
+_MANY_WAITING = 256
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class Shadowing:
+    """Shadows at work beside a counter. Whoever asked has the answer before a shadow hears of it.
+
+    They decide on what apps are served (`Score.source`), not on what somebody asks one policy for.
+
+    What a shadow decides is logged under `shadow:<name>`; what an apprentice learns is kept under its own
+    name, beside the memories of policies. While many wait at the counter both are let go, and counted in
+    `unkept`: what a shadow has to say must not take a place from those who are waiting for an answer.
+    """
+
+    def __init__(
+        self, counter: Counter, specs: Sequence[ShadowSpec], *, limits: Limits | None = None
+    ) -> None:
+        self._counter = counter
+        self._signals = {spec.name: spec.signal for spec in specs}
+        self.unkept: dict[str, int] = dict.fromkeys(self._signals, 0)
+        archive = _Archive(counter.tips.books)
+        self.shadows = Shadows(specs, report=self._report, archive=archive, limits=limits)
+        self._unsubscribe: Callable[[], None] = counter.subscribe(self._heard) if specs else _nothing
+
+    def counts(self) -> dict[str, ShadowCounts]:
+        return self.shadows.counts()
+
+    def stop(self) -> bool:
+        """Before the counter is stopped: True when no process is left."""
+        self._unsubscribe()
+        return self.shadows.stop()
+
+    def rewarded(self, request: RewardRequest, reply: RewardReply) -> None:
+        """To be called with every reward that was answered: apprentices hear of those that taught."""
+        if reply.learned:
+            worth = WORTH[request.event] if request.reward is None else request.reward
+            self.shadows.teach(Teach(decision_id=request.decision_id, reward=worth))
+
+    def _heard(self, signals: Sequence[Signal]) -> None:
+        for signal in signals:
+            if signal.request is not None and signal.source:
+                self.shadows.offer(self._offer(signal))
+            elif signal.entry.signal == RESET:
+                who = signal.entry.user_id
+                self.shadows.forget(None if who == EVERYBODY else who)
+
+    def _offer(self, signal: Signal) -> Decide:
+        assert signal.request is not None  # noqa: S101 - whoever calls has looked
+        return Decide(
+            decision_id=signal.entry.decision_id,
+            user_id=signal.entry.user_id,
+            request=signal.request,
+            profile=signal.profile,
+            u=signal.u,
+            served=signal.tip_id,
+        )
+
+    def _report(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            for note in self._notes(outcome):
+                self.unkept[outcome.name] += not self._kept(note)
+
+    def _kept(self, note: Note) -> bool:
+        if self._counter.waiting() >= _MANY_WAITING:
+            return False
+        try:
+            self._counter.ask_from_thread(note)
+        except Unavailable:
+            return False
+        return True
+
+    def _notes(self, outcome: Outcome) -> Iterator[Note]:
+        signal, name = self._signals[outcome.name], outcome.name
+        if isinstance(outcome, ShadowResult):
+            body = _ENCODER.encode(outcome)
+            yield Note(signal, outcome.decision_id, outcome.user_id, name, body, agreed=outcome.agrees)
+        elif isinstance(outcome, ShadowDropped):
+            yield Note(signal, "", "", name, dropped=sum(outcome.decisions.values()))
+        else:
+            yield from _memories(signal, outcome)
+
+
+def unpacked(entry: Entry) -> dict[str, Any]:
+    """What a shadow said, out of the log; BadState where that cannot be read."""
+    try:
+        return msgspec.msgpack.decode(entry.body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        what = f"what {entry.signal} said of decision {entry.decision_id} in the log"
+        raise BadState(what, f"it does not have its form ({error})") from None
+
+
+def _memories(signal: str, lesson: ShadowLesson) -> Iterator[Note]:
+    for user, body in ((lesson.user_id, lesson.own), (POOLED, lesson.pooled)):
+        if body is not None:
+            yield Note(signal, "", user, lesson.name, memory=body)
+
+
+def _nothing() -> None:
+    """Where nobody listens, nobody need be told to stop."""
+
+
+class _Archive:
+    """What apprentices have learned before, out of the books; read by a shadow's own thread."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def memory(self, shadow: str, user_id: str) -> bytes | None:
+        with self._books.reading() as reading:
+            return reading.memories([(user_id, shadow)]).get((user_id, shadow))
+
+    def decision(self, decision_id: str) -> Logged | None:
+        with self._books.reading() as reading:
+            past = reading.decisions([decision_id]).get(decision_id)
+        if past is None:
+            return None
+        decision = recalled(past)
+        return Logged(decision.user_id, decision.x.astype("<f8").tobytes())

@@ -1,0 +1,322 @@
+"""Books in one SQLite file, for all threads and processes of one machine.
+
+What was committed is on disk. Moving it from the write-ahead log into the file proper is left to `tidy`, in
+a thread that serves nobody: done by a commit, as SQLite does it when left alone, it holds requests up.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from tipbench.bandit.books import Turn
+from tipbench.bandit.sql_books import TABLES, VERSION, SqlReading, SqlTransaction, schema
+from tipbench.errors import StateUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tipbench.bandit.books import Transaction
+    from tipbench.bandit.sql_books import Row, Run
+
+_APPLICATION_ID = 0x54495053  # "TIPS"
+_BUSY_S = 30.0
+# In pages of 4 kB. Above the first, the writer brings the last bit of the log over so that it can start
+# anew; the second is for those who never call `tidy`.
+_LONG_LOG, _LONGEST_LOG = 2_000, 20_000
+_LITTLE = 400
+_MOST_IDLE = 4
+
+
+class SqliteBooks:
+    """The file is made, whole and at once, when it is first opened: one that is empty was damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.expanduser().absolute()
+        self._writer: sqlite3.Connection | None = None
+        self._tidier: sqlite3.Connection | None = None
+        self._idle: list[sqlite3.Connection] = []
+        self._turn = threading.Lock()
+        self._tidying = threading.Lock()
+        self._version = -1
+        self._last_by: object = None
+        self._file: tuple[int, int] | None = None
+        self._bring_over = False
+        self._patience_s = _BUSY_S
+        self._seed = self._opening_seed()
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    def seed(self) -> bytes:
+        return self._seed
+
+    @contextmanager
+    def transaction(self, by: object = None) -> Iterator[Transaction]:
+        self._turn.acquire()
+        turn = self._begun(by, patience_s=_BUSY_S)
+        try:
+            yield turn.tx
+        except BaseException:
+            turn.roll_back()
+            raise
+        if turn.commit():
+            turn.tidy_up()
+
+    def begin(self, by: object = None) -> Turn | None:
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            return self._begun(by, patience_s=0.0)
+        except _SomebodyElses:
+            return None
+
+    def _begun(self, by: object, *, patience_s: float) -> Turn:
+        """A transaction that has begun. Whoever calls has the turn, and keeps it only if this succeeds."""
+        try:
+            with self._told():
+                db = self._writing()
+                self._begin(db, patience_s)
+                version = int(db.execute("PRAGMA data_version").fetchone()[0])
+        except BaseException:
+            self._turn.release()
+            raise
+        stale = version != self._version or by is not self._last_by
+        self._version, self._last_by = version, by
+        tx = SqlTransaction(self._runner(db), stale=stale)
+        return Turn(tx=tx, commit=self._commit, roll_back=self._roll_back, tidy_up=self._tidy_up)
+
+    def _commit(self) -> bool:
+        """Keeps the turn where the log is to be brought over: only with nobody writing can it start anew."""
+        try:
+            with self._told():
+                self._writing().execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        keep, self._bring_over = self._bring_over, False
+        if not keep:
+            self._turn.release()
+        return keep
+
+    def _roll_back(self) -> None:
+        self._version = -1
+        with suppress(sqlite3.Error):  # some errors have ended the transaction already
+            self._writing().execute("ROLLBACK")
+        self._turn.release()
+
+    def _tidy_up(self) -> None:
+        try:
+            with self._told():
+                self._writing().execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def reading(self) -> Iterator[SqlReading]:
+        with self._told():
+            db = self._idle.pop() if self._idle else self._connected()
+            try:
+                db.execute("BEGIN")
+                yield SqlReading(self._runner(db))
+                db.execute("COMMIT")
+            except BaseException:
+                db.close()
+                raise
+            self._idle.append(db) if len(self._idle) < _MOST_IDLE else db.close()
+
+    def tidy(self) -> None:
+        """Bring what was committed over into the file; writers go on meanwhile."""
+        with self._tidying, self._told():
+            if self._tidier is None:
+                self._tidier = self._connected()
+            _, log, moved = self._tidier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._bring_over = log > _LONG_LOG and log - moved < _LITTLE
+
+    def shrink(self) -> None:
+        with self._turn, self._told():
+            db = self._writing()
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        with self._turn, self._tidying:
+            for db in (*self._idle, self._tidier, self._writer):
+                if db is not None:
+                    db.close()
+            self._idle, self._tidier, self._writer = [], None, None
+            self._version = -1
+
+    def _begin(self, db: sqlite3.Connection, patience_s: float) -> None:
+        # Whoever moves the file away leaves an open one behind that nobody will ever read.
+        if _identity(self.path) != self._file:
+            raise StateUnusable(f"{self.path} was moved, removed or replaced while in use; start again")
+        if patience_s != self._patience_s:
+            db.execute(f"PRAGMA busy_timeout = {patience_s * 1000:.0f}")
+            self._patience_s = patience_s
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if patience_s == 0.0 and "locked" in str(error):
+                raise _SomebodyElses from None
+            raise
+
+    def _writing(self) -> sqlite3.Connection:
+        if self._writer is None:
+            self._writer = self._connected()
+            self._patience_s = _BUSY_S
+            self._file = _identity(self.path)
+            self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG}")
+        return self._writer
+
+    def _opening_seed(self) -> bytes:
+        with self._told():
+            if not self.path.exists():
+                self._make()
+            db = self._connected()
+            try:
+                return self._checked(db)
+            finally:
+                db.close()
+
+    def _connected(self) -> sqlite3.Connection:
+        if not self.path.exists():
+            raise StateUnusable(f"{self.path} was moved or removed while in use; start again")
+        db = sqlite3.connect(
+            self.path,
+            timeout=_BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        try:
+            for setting in (
+                "synchronous = FULL",
+                "fullfsync = ON",  # macOS: past the drive's own cache
+                "wal_autocheckpoint = 0",
+                "cache_size = -16384",
+            ):
+                db.execute(f"PRAGMA {setting}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _checked(self, db: sqlite3.Connection) -> bytes:
+        """The seed, once the file has shown that it is tipbench's, whole, and not from the future."""
+        if self.path.stat().st_size == 0:
+            raise self._damaged("it is empty")
+        application, version = (
+            int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version")
+        )
+        if application != _APPLICATION_ID:
+            raise self._damaged("it does not say that it is tipbench's")
+        if version > VERSION:
+            raise StateUnusable(f"{self.path} was made by a newer tipbench; use that one")
+        found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if lost := TABLES - found:
+            raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
+        seed = db.execute("SELECT value FROM meta WHERE name = 'seed'").fetchone()
+        if seed is None or not isinstance(seed[0], bytes) or len(seed[0]) != 32:
+            raise self._damaged("it has lost the server's seed")
+        return seed[0]
+
+    def _make(self) -> None:
+        """A new file under another name first: under its own it is there whole or not at all."""
+        new = self.path.with_name(f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new.touch(mode=0o600)
+            _fill(new)
+            with suppress(FileExistsError):  # another process was quicker
+                os.link(new, self.path)
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise self._unusable(error.strerror or str(error)) from None
+        finally:
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                with suppress(OSError):
+                    new.with_name(new.name + suffix).unlink(missing_ok=True)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise self._meant(error) from None
+
+    def _runner(self, db: sqlite3.Connection) -> Run:
+        def run(statement: str, values: Sequence[object]) -> list[Row]:
+            try:
+                return db.execute(statement, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise self._meant(error) from None
+
+        return run
+
+    def _meant(self, error: sqlite3.DatabaseError) -> Exception:
+        """The error as people can use it. What is a mistake in what was asked, and not in the file, stays."""
+        if isinstance(error, sqlite3.OperationalError):
+            return self._unusable(str(error))
+        return self._damaged(str(error)) if type(error) is sqlite3.DatabaseError else error
+
+    def _unusable(self, reason: str) -> StateUnusable:
+        if reason.startswith(("no such", "malformed")):
+            return self._damaged(reason)
+        if "locked" in reason:
+            return StateUnusable(
+                f"another process has held {self.path} for over {_BUSY_S:.0f} seconds; try again"
+            )
+        return StateUnusable(
+            f"{self.path} cannot be used ({reason}); see that its disk is not full and that you may write "
+            "there, or set TIPBENCH_HOME to another folder"
+        )
+
+    def _damaged(self, reason: str) -> StateUnusable:
+        return StateUnusable(
+            f"{self.path} is damaged, or the file of another program ({reason}); restore it from a backup, "
+            "or move it away: what was learned and is only in it is then gone"
+        )
+
+
+class _SomebodyElses(Exception):
+    """Another process is writing."""
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _fill(path: Path) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("BEGIN IMMEDIATE")
+        kinds = {"text": "TEXT", "whole": "INTEGER", "real": "REAL", "blob": "BLOB"}
+        for statement in schema(**kinds, clustered="WITHOUT ROWID"):
+            db.execute(statement)
+        db.execute("INSERT INTO meta VALUES ('seed', ?)", (secrets.token_bytes(32),))
+        db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
+    finally:
+        db.close()  # the last one out brings everything over into the file
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,149 @@
+"""How the policies stand: counts, shares and weights, of one user or of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from tipbench.bandit.books import POOLED
+from tipbench.bandit.features import FEATURES
+from tipbench.bandit.policies import version
+from tipbench.bandit.profiles import Profile, Served
+from tipbench.bandit.ridge_codec import decode_ridge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tipbench.bandit.books import Reading, ShadowTotal
+    from tipbench.bandit.policy import Policy
+    from tipbench.bandit.ridge import Ridge
+
+
+_SAMPLE = 1000
+
+
+class PolicyStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy did and earned. What nothing is known of is None, never 0.
+
+    `weights` are those of the user who was asked about, else the mean of `weights_of` users;
+    `pooled_weights` are those that all users share.
+    """
+
+    policy: str
+    policy_version: str
+    feature_version: str
+    decisions: int
+    explored: int
+    exploration_share: float | None
+    rewards: int
+    mean_reward: float | None
+    weights: dict[str, float] | None
+    weights_of: int
+    pooled_weights: dict[str, float] | None
+
+
+class ShadowStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a shadow decided as the policy that served did, and how often it was dropped."""
+
+    signal: str
+    decisions: int
+    agreed: int
+    agreement: float | None
+    dropped: int
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """All policies, all shadows, and what was chosen for every process that serves."""
+
+    user_id: str | None
+    policies: list[PolicyStanding]
+    shadows: list[ShadowStanding]
+    choices: dict[str, str]
+
+
+def standing(reading: Reading, policies: Iterable[Policy], *, user_id: str | None = None) -> Standing:
+    """How these policies stand: with one user, or overall."""
+    counts = _of_user(reading, user_id) if user_id is not None else _overall(reading)
+    return Standing(
+        user_id=user_id,
+        policies=[_of_policy(reading, policy, counts, user_id) for policy in policies],
+        shadows=[_of_shadow(total) for total in reading.shadows()],
+        choices=reading.choices(),
+    )
+
+
+def told(found: Standing) -> dict[str, Any]:
+    """In plain values."""
+    plain: dict[str, Any] = msgspec.to_builtins(found)
+    return plain
+
+
+def _of_user(reading: Reading, user_id: str) -> dict[str, Served]:
+    body = reading.profiles([user_id]).get(user_id)
+    return {} if body is None else Profile.decode(body, what=f"the profile of user {user_id!r}").served
+
+
+def _overall(reading: Reading) -> dict[str, Served]:
+    return {total.policy: Served(*total[1:]) for total in reading.totals()}
+
+
+def _of_policy(
+    reading: Reading, policy: Policy, counts: dict[str, Served], user_id: str | None
+) -> PolicyStanding:
+    count, fresh = counts.get(policy.name, Served()), policy.fresh()
+    users = _users(reading, policy, user_id) if fresh.own is not None else []
+    return PolicyStanding(
+        policy=policy.name,
+        policy_version=version(policy),
+        feature_version=policy.features,
+        decisions=count.decisions,
+        explored=count.explored,
+        exploration_share=_share(count.explored, count.decisions),
+        rewards=count.rewards,
+        mean_reward=_share(count.reward_sum, count.rewards),
+        weights=_weights(policy, users, fresh.own),
+        weights_of=len(users),
+        pooled_weights=_weights(policy, _users(reading, policy, POOLED), fresh.pooled),
+    )
+
+
+def _users(reading: Reading, policy: Policy, user_id: str | None) -> list[tuple[str, bytes]]:
+    """What was learned about a user; with None, about the first of them, who stand for all."""
+    if user_id is None:
+        return reading.memories_of(policy.name, after=POOLED, limit=_SAMPLE)
+    body = reading.memories([(user_id, policy.name)]).get((user_id, policy.name))
+    return [] if body is None else [(user_id, body)]
+
+
+def _weights(
+    policy: Policy, users: Sequence[tuple[str, bytes]], fresh: Ridge | None
+) -> dict[str, float] | None:
+    """The mean of these users' weights, by the names of the features; None where nothing has been learned."""
+    if fresh is None or not users:
+        return None
+    each = [
+        decode_ridge(body, dims=fresh.dims, what=f"what {policy.name} has learned about {_whose(user)}")
+        for user, body in users
+    ]
+    means = np.mean([ridge.weights for ridge in each], axis=0).tolist()
+    return dict(zip(FEATURES[policy.features].names, means, strict=False))
+
+
+def _whose(user: str) -> str:
+    return "all users" if user == POOLED else f"user {user!r}"
+
+
+def _of_shadow(total: ShadowTotal) -> ShadowStanding:
+    return ShadowStanding(
+        signal=total.signal,
+        decisions=total.decisions,
+        agreed=total.agreed,
+        agreement=_share(total.agreed, total.decisions),
+        dropped=total.dropped,
+    )
+
+
+def _share(part: float, whole: int) -> float | None:
+    return part / whole if whole else None

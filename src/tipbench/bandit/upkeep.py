@@ -1,0 +1,121 @@
+"""What is done to books now and then: state copied to another policy, old entries dropped.
+
+Both go in small transactions between those of whoever serves, so nobody need stop for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tipbench.bandit.books import Changes
+from tipbench.bandit.features import FEATURES
+from tipbench.bandit.ridge_codec import decode_ridge, encode_ridge
+from tipbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tipbench.bandit.books import Books, Transaction
+    from tipbench.bandit.policy import Policy
+
+_AT_A_TIME = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migrated:
+    """How many users' memories were copied, and how many had one of the new policy already."""
+
+    copied: int
+    kept: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Widening:
+    """From one policy's memory to another's with more dimensions: each weight stays as it is."""
+
+    source: str
+    target: str
+    dims: int
+    wider: int
+    penalty: float
+
+    @classmethod
+    def between(cls, source: Policy, target: Policy) -> Widening:
+        mine, theirs = source.fresh().own, target.fresh().own
+        if mine is None or theirs is None or source.name == target.name:
+            raise BadInput(
+                f"{source.name} cannot be copied into {target.name}: both must keep state of users"
+            )
+        if mine.dims != FEATURES[source.features].dims or theirs.dims != FEATURES[target.features].dims:
+            raise BadInput(
+                f"{source.name} cannot be copied into {target.name}: one keeps only what is left over"
+            )
+        names = FEATURES[source.features].names
+        if FEATURES[target.features].names[: len(names)] != names:
+            raise BadInput(
+                f"{target.name} (features {target.features}) does not begin with what {source.name} "
+                f"(features {source.features}) reads"
+            )
+        return cls(
+            source=source.name,
+            target=target.name,
+            dims=mine.dims,
+            wider=theirs.dims,
+            penalty=float(target.parameters.get("penalty", 1.0)),
+        )
+
+    def of(self, user: str, body: bytes) -> bytes:
+        ridge = decode_ridge(body, dims=self.dims, what=f"what {self.source} has learned about user {user!r}")
+        return encode_ridge(ridge.widened(self.wider, penalty=self.penalty))
+
+
+def migrate(books: Books, source: Policy, target: Policy, *, replace: bool = False) -> Migrated:
+    """Copy what a policy has learned into another, for every user who has nothing there yet.
+
+    With `replace`, for every user: what the other has learned from them is then gone.
+    """
+    widening = Widening.between(source, target)
+    copied = kept = 0
+    after: str | None = None
+    while True:
+        with books.transaction() as tx:
+            users = tx.memories_of(widening.source, after=after, limit=_AT_A_TIME)
+            some = _copied(tx, widening, users, replace=replace)
+        if not users:
+            return Migrated(copied=copied, kept=kept)
+        copied, kept, after = copied + some, kept + len(users) - some, users[-1][0]
+
+
+def _copied(tx: Transaction, widening: Widening, users: list[tuple[str, bytes]], *, replace: bool) -> int:
+    there = {} if replace else tx.memories([(user, widening.target) for user, _ in users])
+    memories = {
+        (user, widening.target): widening.of(user, body)
+        for user, body in users
+        if (user, widening.target) not in there
+    }
+    tx.write(Changes(memories=memories))
+    return len(memories)
+
+
+def compact(
+    books: Books, *, before_ms: int, tell: Callable[[int, int], None] | None = None, shrink: bool = True
+) -> int:
+    """Drop what the log holds from before a moment; how many entries that were.
+
+    What was learned from them, profiles and totals stay. `tell` hears how far it is.
+    """
+    with books.reading() as reading:
+        many, upto = reading.count_before(before_ms)
+    gone = 0
+    while many:
+        with books.transaction() as tx:
+            some = tx.drop(upto=upto, limit=_AT_A_TIME)
+        gone += some
+        if tell is not None:
+            tell(gone, many)
+        if not some:
+            break
+    if gone and shrink:
+        books.shrink()
+    return gone

@@ -1,0 +1,247 @@
+"""State that cannot be read is an error that names it, never an empty start. A full disk passes."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tipbench.bandit.asked import RewardReply, ScoreReply
+from tipbench.bandit.asks import Reset
+from tipbench.bandit.opening import open_books as open_at
+from tipbench.bandit.postgres_books import SCHEMA, PostgresBooks
+from tipbench.bandit.sqlite_books import SqliteBooks
+from tipbench.errors import BadInput, BadState, StateUnusable
+from tips_world import decided, make_tips, one, reward, score, seen, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postgres_cluster import Cluster
+    from tipbench.bandit.books import Books
+
+    OpenBooks = Callable[[], Books]
+
+
+def used(path: Path) -> SqliteBooks:
+    """Books with something in them, closed."""
+    books = SqliteBooks(path)
+    tips = make_tips(books)
+    for number in range(40):
+        told(tips, reward(decided(tips, score(f"u{number}", f"q{number}", "hybrid"))))
+    books.close()
+    return books
+
+
+def cut_to(size: int) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(path.read_bytes()[:size])
+
+
+def _overwrite(start: int, many: int, what: bytes) -> Callable[[Path], object]:
+    def damage(path: Path) -> None:
+        whole = bytearray(path.read_bytes())
+        whole[start : start + many] = (what * many)[:many]
+        path.write_bytes(whole)
+
+    return damage
+
+
+def _statement(sql: str) -> Callable[[Path], object]:
+    def damage(path: Path) -> None:
+        db = sqlite3.connect(path)
+        db.executescript(sql)
+        db.close()
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        cut_to(0),
+        cut_to(50),
+        cut_to(100),
+        cut_to(4096),
+        cut_to(10_000),
+        _overwrite(0, 100, b"\0"),
+        _overwrite(0, 16, b"not SQLite at all"),
+        _overwrite(4096, 40_000, b"\xff"),
+        _statement("DROP TABLE profiles"),
+        _statement("DELETE FROM meta"),
+        _statement("UPDATE meta SET value = x'00'"),
+        _statement("PRAGMA application_id = 7"),
+        _statement("PRAGMA user_version = 99"),
+        lambda path: path.write_text("a plain text file, and not a short one\n" * 200),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    """Cut short, emptied, overwritten, another program's, or from the future: it is never started anew."""
+    path = tmp_path / "tips.db"
+    used(path)
+    damage(path)
+    before = path.read_bytes()
+    with pytest.raises(StateUnusable, match=r"tips\.db"):
+        told(make_tips(SqliteBooks(path)), reward("nothing"))
+    assert path.read_bytes() == before
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
+    """What is there but cannot be opened is said."""
+    (tmp_path / "tips.db").mkdir()
+    with pytest.raises(StateUnusable, match=r"tips\.db"):
+        SqliteBooks(tmp_path / "tips.db")
+
+
+def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A home below a file is an error about that place."""
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(StateUnusable, match="TIPBENCH_HOME"):
+        SqliteBooks(tmp_path / "home" / "tips.db")
+
+
+def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
+    """Making the file leaves no half-made ones; only its owner may read it."""
+    used(tmp_path / "new" / "tips.db")
+    assert [one.name for one in (tmp_path / "new").iterdir()] == ["tips.db"]
+    assert (tmp_path / "new" / "tips.db").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_taken_away_while_in_use_is_noticed(tmp_path: Path, how: str) -> None:
+    """Nothing is acknowledged into a file that nobody will ever find."""
+    path = tmp_path / "tips.db"
+    books = SqliteBooks(path)
+    tips = make_tips(books)
+    decision = decided(tips)
+    path.rename(tmp_path / "elsewhere.db")
+    if how == "replaced":
+        shutil.copy(tmp_path / "elsewhere.db", path)
+    with pytest.raises(StateUnusable, match="start again"):
+        told(tips, reward(decision))
+    books.close()
+
+
+def damaged_row(books: Books, table: str, location: str) -> None:
+    """Spoil all bodies of a table, as another program or a bad disk would."""
+    if location.startswith("postgresql:"):
+        with psycopg.connect(location, autocommit=True) as db:
+            db.execute(f"UPDATE {SCHEMA}.{table} SET body = '\\x00ff00'::bytea".encode())  # noqa: S608 - as below
+        return
+    file = sqlite3.connect(location)
+    file.execute(f"UPDATE {table} SET body = x'00ff00'")  # noqa: S608 - a table's name from the test
+    file.commit()
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("profiles", "the profile of user 'anna'"),
+        ("memories", "what egreedy-v2 has learned about user 'anna'"),
+        ("log", "decision .* in the log"),
+    ],
+)
+def test_damaged_parts_are_named_and_disturb_nobody_else(
+    location: str, open_books: OpenBooks, table: str, names: str
+) -> None:
+    """Whoever needs the part is told which it is; others are served, and a reset mends what can be."""
+    books = open_books()
+    tips = make_tips(books)
+    first = decided(tips, score("anna", "q1"))
+    told(tips, reward(first))
+    waiting = decided(tips, score("anna", "q2"))
+    damaged_row(books, table, location)
+    tips = make_tips(open_books())
+    mine, others = tips.run([reward(waiting), score("bert", "q3")])
+    assert isinstance(mine, BadState)
+    with pytest.raises(BadState, match=names):
+        raise mine
+    assert isinstance(others, ScoreReply)
+    if table == "log":
+        with pytest.raises(BadState, match=names):
+            decided(tips, score("anna", "q1"))
+        return
+    with pytest.raises(BadState, match=names):
+        decided(tips, score("anna", "q4"))
+    one(tips, Reset("anna"))
+    assert told(tips, reward(decided(tips, score("anna", "q5")))).learned
+    assert seen(books, "anna") == 1
+
+
+def test_a_full_disk_is_an_error_that_passes(tmp_path: Path) -> None:
+    """Nothing is acknowledged while there is no room; what was is kept, and with room all goes on."""
+    books = SqliteBooks(tmp_path / "tips.db")
+    tips = make_tips(books)
+    kept = decided(tips)
+    pages = books._writing().execute("PRAGMA page_count").fetchone()[0]
+    books._writing().execute(f"PRAGMA max_page_count = {pages + 3}")
+    failed = 0
+    acknowledged = []
+    for number in range(60):
+        (answer,) = tips.run([score(f"u{number}", f"q{number}")])
+        if isinstance(answer, ScoreReply):
+            acknowledged.append(answer)
+        else:
+            assert isinstance(answer, StateUnusable)
+            assert "full" in str(answer)
+            failed += 1
+    assert failed
+    books._writing().execute(f"PRAGMA max_page_count = {10**6}")
+    again = [decided(tips, score(f"u{number}", f"q{number}")) for number in range(60)]
+    assert {reply.decision_id for reply in acknowledged} <= {reply.decision_id for reply in again}
+    assert told(tips, reward(kept)).learned
+    with books.reading() as reading:
+        assert reading.last_seq() == 61
+    books.close()
+
+
+def test_postgres_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
+    """The error says where, and keeps the secret."""
+    with pytest.raises(StateUnusable, match=r"127\.0\.0\.1:1/nothing") as failed:
+        PostgresBooks("postgresql://me:very-secret@127.0.0.1:1/nothing")
+    assert "very-secret" not in str(failed.value)
+
+
+def test_a_schema_that_is_not_whole_is_named(cluster: Cluster) -> None:
+    """Tables that were lost are not made again; a newer schema is left alone; so is another encoding."""
+    for statement, says in (
+        ("DROP TABLE profiles", "lacks profiles"),
+        ("DELETE FROM meta", "lost"),
+        ("UPDATE meta SET value = '99' WHERE name = 'version'", "newer tipbench"),
+    ):
+        url = cluster.new_database()
+        PostgresBooks(url).close()
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute(f"SET search_path = {SCHEMA}".encode())
+            db.execute(statement.encode())
+        with pytest.raises(StateUnusable, match=says):
+            PostgresBooks(url)
+    with pytest.raises(StateUnusable, match="UTF8"):
+        PostgresBooks(cluster.new_database(encoding="SQL_ASCII"))
+
+
+def test_a_connection_that_was_lost_is_made_again(cluster: Cluster) -> None:
+    """After the server ended it, the next batch is served and remembers right."""
+    url = cluster.new_database()
+    books = PostgresBooks(url)
+    tips = make_tips(books)
+    first = decided(tips)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    answers = [tips.run([reward(first)])[0] for _ in range(2)]
+    assert isinstance(answers[-1], RewardReply)
+    assert seen(books, "anna") == 1
+    books.close()
+
+
+def test_a_place_of_another_kind_is_refused() -> None:
+    """An address that is neither a file nor PostgreSQL's says what there is."""
+    with pytest.raises(BadInput, match="mysql"):
+        open_at("mysql://localhost/tips")

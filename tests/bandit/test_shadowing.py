@@ -1,0 +1,159 @@
+"""Shadows beside a real counter: what they say is in the books, and no answer differs because of them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from shadow_world import BRISK, bad, settled, until
+from tipbench.bandit import policies
+from tipbench.bandit.asked import Candidate, RewardReply, RewardRequest, ScoreReply, ScoreRequest
+from tipbench.bandit.asks import Reset, Reward, Score
+from tipbench.bandit.counter import Counter
+from tipbench.bandit.serving import Tips
+from tipbench.bandit.shadow import ShadowResult, ShadowSpec
+from tipbench.bandit.shadowing import Shadowing
+from tipbench.bandit.sqlite_books import SqliteBooks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+V2 = ShadowSpec(name="egreedy-v2-shadow", policy="egreedy-v2")
+STUDENT = ShadowSpec(name="student", policy="egreedy-v2", apprentice=True)
+
+
+class Service:
+    """A counter with shadows beside it, asked as HTTP would."""
+
+    def __init__(self, counter: Counter, shadowing: Shadowing) -> None:
+        self.counter = counter
+        self.shadowing = shadowing
+
+    def score(self, number: int, user: str = "u") -> ScoreReply:
+        tips = [
+            Candidate(id=kind, kind=kind, text=f"Think of {kind}") for kind in ("focus", "rest", "people")
+        ]
+        request = ScoreRequest(user_id=user, request_id=f"{user}-{number}", candidates=tips)
+        reply = self.counter.ask_from_thread(Score("egreedy", request, source="given")).result(30)
+        assert isinstance(reply, ScoreReply)
+        return reply
+
+    def reward(self, decision_id: str, event: str = "completed", reward_id: str = "r") -> RewardReply:
+        request = RewardRequest(decision_id=decision_id, reward_id=reward_id, event=event, dwell_s=5.0)
+        reply = self.counter.ask_from_thread(Reward(None, request)).result(30)
+        assert isinstance(reply, RewardReply)
+        self.shadowing.rewarded(request, reply)
+        return reply
+
+
+@contextmanager
+def serving(folder: Path, specs: Sequence[ShadowSpec]) -> Iterator[Service]:
+    books = SqliteBooks(folder / "tips.db")
+    tips = Tips(books, {"egreedy": policies.make("egreedy")}, seed=b"s" * 32, clock_ms=lambda: 1000)
+    try:
+        with Counter(tips) as counter:
+            shadowing = Shadowing(counter, specs, limits=BRISK)
+            try:
+                yield Service(counter, shadowing)
+            finally:
+                assert shadowing.stop()
+    finally:
+        books.close()
+
+
+def logged(service: Service, signal: str) -> list[ShadowResult]:
+    with service.counter.tips.books.reading() as reading:
+        entries = reading.entries(after=0, limit=1000)
+    return [
+        msgspec.msgpack.decode(entry.body, type=ShadowResult) for entry in entries if entry.signal == signal
+    ]
+
+
+def test_what_a_shadow_decides_is_logged_and_counted(tmp_path: Path) -> None:
+    """Under its own signal, once for each decision, with how often it agreed."""
+    with serving(tmp_path, [V2]) as service:
+        replies = [service.score(number) for number in range(20)]
+        service.score(3)  # answered again, and no new decision
+        settled(service.shadowing.shadows, V2.name)
+        until(lambda: len(logged(service, V2.signal)) == 20)
+        results = logged(service, V2.signal)
+        with service.counter.tips.books.reading() as reading:
+            total = reading.shadows()[0]
+    assert [one.decision_id for one in results] == [one.decision_id for one in replies]
+    assert [one.agrees for one in results] == [
+        one.tip_id == reply.tip_id for one, reply in zip(results, replies, strict=True)
+    ]
+    assert (total.signal, total.decisions, total.agreed) == (V2.signal, 20, sum(o.agrees for o in results))
+    assert not any(one.apprentice for one in results)
+
+
+def test_drops_are_kept_too(tmp_path: Path) -> None:
+    """What a shadow failed at is in the totals when the service is asked again tomorrow."""
+    with serving(tmp_path, [bad("raises")]) as service:
+        for number in range(5):
+            service.score(number)
+        settled(service.shadowing.shadows, "raises")
+
+        def dropped() -> int:
+            with service.counter.tips.books.reading() as reading:
+                return sum(total.dropped for total in reading.shadows())
+
+        until(lambda: dropped() == 5)
+        assert not logged(service, "shadow:raises")
+
+
+def test_an_apprentices_lessons_outlive_the_service(tmp_path: Path) -> None:
+    """It goes on where it was, and learns from decisions that an earlier service made."""
+    with serving(tmp_path, [STUDENT]) as service:
+        first, second = service.score(1), service.score(2)
+        assert service.reward(first.decision_id).learned
+        settled(service.shadowing.shadows, "student", lessons=1)
+    with serving(tmp_path, [STUDENT]) as service:
+        assert not service.reward(first.decision_id, reward_id="again").learned
+        third = service.score(3)
+        settled(service.shadowing.shadows, "student")
+        service.reward(third.decision_id)
+        settled(service.shadowing.shadows, "student", lessons=1)
+        until(lambda: len(logged(service, STUDENT.signal)) == 3)
+        # The log has this one's vector in the features of the policy that served it, which are others.
+        service.reward(second.decision_id)
+        settled(service.shadowing.shadows, "student", lessons=2)
+        counts = service.shadowing.counts()["student"]
+        last = logged(service, STUDENT.signal)[-1]
+    assert (counts.learned, counts.lessons_dropped) == (1, {"unfit": 1})
+    assert last.apprentice
+    assert any(last.scores.values()), "it has forgotten what it learned before"
+
+
+def test_a_reset_reaches_apprentices(tmp_path: Path) -> None:
+    """After it an apprentice knows as little of the user as the policy that serves."""
+    with serving(tmp_path, [STUDENT]) as service:
+        service.reward(service.score(1).decision_id)
+        settled(service.shadowing.shadows, "student", lessons=1)
+        service.counter.ask_from_thread(Reset("u")).result(30)
+        service.score(2)
+        settled(service.shadowing.shadows, "student")
+        until(lambda: len(logged(service, STUDENT.signal)) == 2)
+        assert not any(logged(service, STUDENT.signal)[-1].scores.values())
+
+
+@pytest.mark.parametrize("apprentice", [False, True])
+def test_answers_are_the_same_beside_bad_shadows(tmp_path: Path, *, apprentice: bool) -> None:
+    """To the byte, whatever runs beside: nothing, or shadows that hang, raise and allocate."""
+    names = ("sleeps", "spins", "raises", "allocates", "exits", "chatters", "cannot_learn")
+    answers = []
+    for specs in ([], [bad(name, apprentice=apprentice) for name in names]):
+        folder = tmp_path / str(len(specs))
+        folder.mkdir()
+        with serving(folder, specs) as service:
+            said = []
+            for number in range(30):
+                reply = service.score(number, user=f"u{number % 3}")
+                said.append(msgspec.json.encode(reply))
+                said.append(msgspec.json.encode(service.reward(reply.decision_id, reward_id=f"r{number}")))
+            answers.append(said)
+    assert answers[0] == answers[1]
