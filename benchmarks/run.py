@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench_bandits import bench_bandits
 from bench_engine import bench_engine
 from bench_help import bench_help
 from bench_install import bench_install
@@ -24,6 +25,9 @@ from bench_judging import bench_judging
 from bench_overhead import bench_overhead
 from bench_record import bench_record
 from bench_service import bench_service
+from bench_serving import bench_serving
+from bench_sim import bench_sim
+from bench_tips import bench_tips
 from measures import Options, table
 
 if TYPE_CHECKING:
@@ -35,6 +39,10 @@ BENCHES: dict[str, Bench] = {
     "record": bench_record,
     "judging": bench_judging,
     "service": bench_service,
+    "sim": bench_sim,
+    "serving": bench_serving,
+    "tips": bench_tips,
+    "bandits": bench_bandits,
     "engine": bench_engine,
     "install": bench_install,
 }

@@ -1,0 +1,248 @@
+"""Tips over HTTP: what a request costs the service beyond an echo of the same body on the same stack.
+
+CPU time is the service's own, as the kernel counts it; the load comes from another process. Every answer that
+is counted is on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec  # noqa: TID253 - what is measured here is not how quickly this process starts
+import numpy as np  # noqa: TID253 - as above
+import psutil
+
+from measures import Measure
+from processes import HERE, TIPBENCH, clean_env
+from tipbench.bandit import draws
+from tipbench.bandit.asked import ScoreReply, ScoreRequest
+from tipbench.bandit.features import vectors
+from tipbench.bandit.policies import make
+from tipbench.bandit.policy import explored
+from tipbench.bandit.profiles import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from measures import Options
+
+K, D, USERS, IN_FLIGHT = 10, 12, 2000, 32
+OVER_ECHO_BAR_US = 150
+P99_BAR_MS, STALL_BAR_MS = 20, 100
+REWARDS_BAR = 3000
+STEPS_BAR_US = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What `tips_load.py` saw, and what it cost the server."""
+
+    count: int
+    wall_s: float
+    cpu_us: float
+    p50_ms: float
+    p99_ms: float
+    worst_ms: float
+    replies: list[Any]
+
+    @property
+    def per_s(self) -> float:
+        return self.count / self.wall_s
+
+
+def bench_tips(options: Options) -> list[Measure]:
+    count = 4000 if options.quick else 30_000
+    rounds = 1 if options.quick else 3
+    seconds = 20 if options.quick else 300
+    echoes, scores, texts = [], [], []
+    with _serving(options.work) as service, _echoing(options.work) as echo:
+        for server in (service, echo):
+            _load(options, server, "/score/egreedy/v2", _scores(500, features=True))
+        for turn in range(rounds):
+            echoes.append(_load(options, echo, "/score/egreedy/v2", _scores(count, features=True, turn=turn)))
+            scores.append(
+                _load(options, service, "/score/egreedy/v2", _scores(count, features=True, turn=turn))
+            )
+            texts.append(
+                _load(options, service, "/score/hybrid", _scores(count // 2, features=False, turn=turn))
+            )
+        decisions = [reply["decision_id"] for reply in scores[-1].replies]
+        rewards = _load(options, service, "/reward", _rewards(decisions), in_flight=128)
+        peak = max(load.per_s for load in scores)
+        half = _load(
+            options,
+            service,
+            "/score/egreedy/v2",
+            _scores(int(peak / 2 * seconds), features=True, turn=9),
+            rate=peak / 2,
+        )
+    echo_us, score_us = (min(load.cpu_us for load in loads) for loads in (echoes, scores))
+    return [
+        *_steps(),
+        Measure(what="an echo of the same body, CPU", value=echo_us, unit="µs"),
+        Measure(what=f"a decision with features (K={K}, D={D}), durable, CPU", value=score_us, unit="µs"),
+        Measure(what="… beyond the echo", value=score_us - echo_us, unit="µs", bar=OVER_ECHO_BAR_US),
+        Measure(what="… as a ratio to the echo", value=score_us / echo_us, unit="×"),
+        Measure(
+            what="a decision with texts by hybrid, durable, CPU",
+            value=min(load.cpu_us for load in texts),
+            unit="µs",
+        ),
+        Measure(what=f"decisions a second, {IN_FLIGHT} in flight", value=peak, unit="/s"),
+        Measure(what="rewards acknowledged a second", value=rewards.per_s, unit="/s"),
+        Measure(what="… the bar over that", value=REWARDS_BAR / rewards.per_s, unit="×", bar=1.0),
+        Measure(what=f"p99 at half of the peak, {seconds} s", value=half.p99_ms, unit="ms", bar=P99_BAR_MS),
+        Measure(what="… the median", value=half.p50_ms, unit="ms"),
+        Measure(what="… the longest", value=half.worst_ms, unit="ms", bar=STALL_BAR_MS),
+    ]
+
+
+def _steps() -> list[Measure]:
+    """Decoding, deciding and encoding alone, in this process."""
+    return [
+        Measure(
+            what=f"decode, decide ({name}, {form}), encode, CPU",
+            value=_step_us(name, features=form == "features"),
+            unit="µs",
+            bar=STEPS_BAR_US if form == "features" else None,
+        )
+        for form in ("features", "texts")
+        for name in ("egreedy-v2", "hybrid")
+    ]
+
+
+def _step_us(name: str, *, features: bool) -> float:
+    policy, profile = make(name), Profile()
+    bodies = [json.dumps(body).encode() for body in _scores(300, features=features)]
+    decode, encode = msgspec.json.Decoder(ScoreRequest).decode, msgspec.json.Encoder().encode
+    first = vectors(policy.features, decode(bodies[0]), profile).x[0]
+    memory = policy.learn(policy.fresh(), first, np.asarray(1.0))
+
+    def once(body: bytes) -> bytes:
+        request = decode(body)
+        made = vectors(policy.features, request, profile)
+        weighed = policy.weigh(memory, made.x)
+        chosen = draws.pick_one(weighed.propensities, draws.uniform(b"seed", request.request_id or ""))
+        ids = [one.id for one in request.candidates]
+        reply = ScoreReply(
+            decision_id="d" * 32,
+            tip_id=ids[chosen],
+            scores=dict(zip(ids, weighed.scores.tolist(), strict=True)),
+            propensities=dict(zip(ids, weighed.propensities.tolist(), strict=True)),
+            policy=policy.name,
+            policy_version="1",
+            feature_version=policy.features,
+            explored=explored(weighed, chosen),
+            absent=list(made.absent),
+        )
+        return encode(reply)
+
+    took = []
+    for _ in range(5):
+        begun = time.process_time()
+        for body in bodies:
+            once(body)
+        took.append((time.process_time() - begun) / len(bodies) * 1e6)
+    return min(took)
+
+
+def _scores(count: int, *, features: bool, turn: int = 0) -> list[dict[str, Any]]:
+    chance = random.Random(count + turn)  # noqa: S311 - no secret
+    kinds = ("focus", "break", "planning", "movement", "people")
+    return [
+        {
+            "user_id": f"user-{chance.randrange(USERS)}",
+            "request_id": f"{turn}-{features}-{number}",
+            "context": {
+                "hour": chance.randrange(24),
+                "weekday": 2,
+                "open_tasks": ["write the report", "call Ann"],
+            },
+            "candidates": [
+                {"id": f"tip-{place}", "kind": kinds[place % 5]}
+                | (
+                    {"features": [round(chance.uniform(-1, 1), 4) for _ in range(D)]}
+                    if features
+                    else {"text": f"Write {place + 2} lines of the report, then take {place} minutes off"}
+                )
+                for place in range(K)
+            ],
+        }
+        for number in range(count)
+    ]
+
+
+def _rewards(decisions: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {"decision_id": one, "reward_id": f"r-{one}", "event": "completed" if place % 3 else "dismissed"}
+        for place, one in enumerate(decisions)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    port: int
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+
+def _load(
+    options: Options,
+    server: Server,
+    path: str,
+    bodies: Sequence[Mapping[str, Any]],
+    *,
+    in_flight: int = IN_FLIGHT,
+    rate: float = 0.0,
+) -> Load:
+    """Send the bodies from another process, and see what that cost the server."""
+    file = options.work / "bodies.jsonl"
+    file.write_bytes(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
+    before = server.cpu_s()
+    command = [
+        sys.executable,
+        str(HERE / "tips_load.py"),
+        str(server.port),
+        path,
+        str(file),
+        str(in_flight),
+        str(rate),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    cpu_s = server.cpu_s() - before
+    return Load(cpu_us=cpu_s / len(bodies) * 1e6, count=len(bodies), **json.loads(done.stdout))
+
+
+@contextmanager
+def _serving(work: Path) -> Iterator[Server]:
+    command = [*TIPBENCH, "serve", "--only", "tips", "--port", "0"]
+    with _server(command, clean_env(work / "home")) as server:
+        yield server
+
+
+@contextmanager
+def _echoing(work: Path) -> Iterator[Server]:
+    with _server([sys.executable, str(HERE / "echo_server.py")], clean_env(work / "echo")) as server:
+        yield server
+
+
+@contextmanager
+def _server(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Server]:
+    """A server that says where it is on a line of its own."""
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            line = next(line for line in child.stdout or () if "http://" in line)
+            yield Server(port=int(line.strip().rpartition(":")[2]), process=psutil.Process(child.pid))
+        finally:
+            child.terminate()
