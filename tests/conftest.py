@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +37,16 @@ def _fair_share() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIPBENCH_RECORDER_NICE", "0")
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _let_go_of_stores() -> Iterator[None]:
+    """MLflow keeps the databases of every home open for as long as the process lives; tests make hundreds."""
+    yield
+    for kind in ("tracking", "model_registry"):
+        module = sys.modules.get(f"mlflow.store.{kind}.sqlalchemy_store")
+        for engine in list(module.SqlAlchemyStore._engine_map.values()) if module else ():
+            engine.dispose()
 
 
 @pytest.fixture(scope="session")

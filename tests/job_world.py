@@ -6,12 +6,15 @@ import json
 import os
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from stand_in import FakeModel, StandIn
+from tipbench import runs
 from tipbench.settings import Settings
 from tipbench.store import Store
 from tipbench.workflows.jobs import Jobs
@@ -19,7 +22,6 @@ from tipbench.workflows.jobs import Jobs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stand_in import StandIn
     from tipbench.store import Job
 
 ENDED = {"done", "failed", "cancelled", "interrupted"}
@@ -87,3 +89,11 @@ def settings_on(host: StandIn, **changes: Any) -> Settings:  # noqa: ANN401 - an
         "retries": 0,
     }
     return Settings.of(base | changes)
+
+
+def slow_host(**how: Any) -> StandIn:  # noqa: ANN401 - any of the stand-in's fields
+    return StandIn([FakeModel("a:1b")], **{"latency_s": 0.1, **how})
+
+
+def recorded() -> Counter[str]:
+    return Counter(run.key for run in runs("bench") if run.status == "done")

@@ -1,12 +1,23 @@
-"""The service's own socket."""
+"""The service's own socket, and its end."""
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from contextlib import closing
+from typing import TYPE_CHECKING
+
+import httpx
 
 from tipbench.service import _listening
+from tipbench.store import Job, Store
+from tipbench.workflows.job_process import JobFolder
 from tipbench.workflows.service_state import ServiceConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_answers_are_sent_at_once() -> None:
@@ -17,3 +28,55 @@ def test_answers_are_sent_at_once() -> None:
             accepted, _ = listening.accept()
             with accepted:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_the_service_ends_at_once_though_somebody_watches(home: Path, tmp_path: Path) -> None:
+    """SIGTERM lets go of whoever watches a job, with a whole answer; nothing is cut off or complained of."""
+    folder = JobFolder(home / "jobs" / "live")
+    store = Store(home / "service.db")
+    token = store.tokens.create("root", "admin", now_ms=0)
+    job = Job(
+        job_id="live", kind="collect", title="", experiment="bench", params={"settings": {}},
+        folder=str(folder.path), by="root", created_ms=0,
+    )  # fmt: skip
+    with folder.claimed(), (tmp_path / "err").open("w+") as complaints:
+        store.jobs.add(job)
+        command = [sys.executable, "-m", "tipbench", "serve", "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True) as service:
+            assert service.stdout
+            url = service.stdout.readline().split()[-1]
+            headers = {"Authorization": f"Bearer {token}"}
+            path = f"{url}/api/jobs/live/events"
+            with httpx.stream("GET", path, headers=headers, timeout=60, trust_env=False) as stream:
+                lines = stream.iter_lines()
+                assert next(lines) == "retry: 3000"
+                service.terminate()
+                assert "event: end" not in list(lines)
+            assert service.wait(timeout=60) == 130
+        assert store.jobs.get("live") == job
+        complaints.seek(0)
+        assert complaints.read().strip() == "tipbench: interrupted"
+    store.close()
+
+
+def test_the_service_ends_though_a_server_keeps_it_waiting(home: Path) -> None:
+    """A request waits in a thread for an MLflow that never answers; the service does not wait with it."""
+    store = Store(home / "service.db")
+    headers = {"Authorization": f"Bearer {store.tokens.create('root', 'admin', now_ms=0)}"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-m", "tipbench", "serve", "--port", "0", "--mlflow-url", address]
+        env = os.environ | {"MLFLOW_HTTP_REQUEST_TIMEOUT": "200"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as service:
+            assert service.stdout
+            url = service.stdout.readline().split()[-1]
+            host, _, port = url.removeprefix("http://").partition(":")
+            with socket.create_connection((host, int(port)), timeout=60) as asking:
+                head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+                asking.sendall(f"GET /api/bench/experiments HTTP/1.1\r\nHost: {host}\r\n{head}\r\n".encode())
+                connection, _ = silent.accept()
+                with connection:
+                    service.terminate()
+                    assert service.wait(timeout=60) == 130
+    store.close()

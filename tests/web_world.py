@@ -30,6 +30,8 @@ BIG, SMALL = "gemma3:1b-big", "qwen2.5:0.5b"
 JUDGED, WAITING = "tips-may", "nightly tips"
 # A batch is its judge's alone, so whoever judges in a browser has an experiment of their own.
 SEEN, TOUCHED, AWAY = "seen by all", "by thumb", "away"
+EXPIRED, TABS, FILED, ROBOT = "logged out", "two tabs", "on paper", "by a model"
+OFFLINE, STALE, CARELESS = "offline", "left open", "without reading"
 ANNE = "anne"
 POINTS = {
     (BIG, "v1"): (13, 12, 13, 12),
@@ -48,7 +50,7 @@ def plant_both(home: Path) -> World:
     judge(ledger, JUDGED, Judge(id=ANNE, kind="human"), by_scenario(POINTS), note="a <b>note</b>")
     ledger.mark(JUDGED, read_judged(ledger, JUDGED).marks())
     waiting = {(BIG, "v1"): 4.0, (SMALL, "v1"): 2.0}
-    for name in (SEEN, TOUCHED, AWAY):
+    for name in (SEEN, TOUCHED, AWAY, EXPIRED, TABS, FILED, ROBOT, OFFLINE, STALE, CARELESS):
         plant(name, quality=waiting, n_scenarios=1, n_tips=1, ledger=ledger)
     return plant(WAITING, quality=waiting, n_scenarios=2, n_tips=1, ledger=ledger)
 
@@ -85,7 +87,7 @@ def serving(world: World, **config: Any) -> Iterator[Site]:  # noqa: ANN401 - fi
         server.should_exit = True
         thread.join(timeout=20)
         listening.close()
-        api.service.store.close()
+        api.service.close()
 
 
 def inlined(html: str) -> list[str]:

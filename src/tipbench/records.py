@@ -15,6 +15,7 @@ EngineKind = Literal["ollama", "embedded"]
 JudgeKind = Literal["human", "agent", "ai", "proxy"]
 Role = Literal["real", "anchor", "foil"]
 Purpose = Literal["judge", "second", "adjudicate", "auto"]
+Because = Literal["winner", "recommended", "named"]
 
 
 def content_hash(value: object) -> str:
@@ -372,6 +373,38 @@ class ExperimentSummary:
     url: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shipped:
+    """A model with a prompt, as it was shipped for a suite, and what it was chosen by.
+
+    `version` is the ledger's number for it, 0 until it has one; `replaces` is the version in force before it.
+    `cautions` is what the ranking said of itself: it was shipped knowing that.
+    """
+
+    suite_id: str
+    suite_hash: str
+    experiment: str
+    model: str
+    digest: str
+    prompt_id: str
+    prompt_hash: str
+    n_tips: int
+    sampling: Sampling
+    ground: JudgeKind | None
+    because: Because
+    mean: float | None
+    low: float | None
+    high: float | None
+    cautions: tuple[str, ...] = ()
+    shipped_ms: int = 0
+    version: int = 0
+    replaces: int | None = None
+
+    @property
+    def combination(self) -> str:
+        return f"{self.model} with {self.prompt_id}"
+
+
 class Ledger(Protocol):
     """Where cells are recorded. Every ledger passes the same conformance suite."""
 
@@ -414,6 +447,21 @@ class Ledger(Protocol):
 
     def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
         """Write what was derived from verdicts to runs, by run id. It can be derived anew at any time."""
+
+    def samplings(self, experiment: str) -> Mapping[str, Sampling]:
+        """The options that each run of an experiment was generated with, by run id."""
+
+    def add_shipment(self, shipped: Shipped) -> Shipped:
+        """Keep it as a new version, which it comes back with. It is not in force until `set_shipped`."""
+
+    def set_shipped(self, suite_id: str, version: int) -> None:
+        """Put a version in force, in one step; NotFound where there is no such version."""
+
+    def shipped(self, suite_id: str) -> Shipped | None:
+        """The version in force for a suite, None where there is none."""
+
+    def shipments(self, suite_id: str) -> list[Shipped]:
+        """Every version of a suite, oldest first, in force or not."""
 
 
 Event = Mapping[str, Any]

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
 import socket
+import sys
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 
 from tipbench import api, web
-from tipbench.engine.lock import is_loopback
-from tipbench.errors import BadInput, Unavailable
-from tipbench.workflows.access import COOKIE, NotAllowed, check_host, check_origin
-from tipbench.workflows.service_state import Service, now_ms
+from tipbench.errors import BadInput, Interrupted, TipbenchError, Unavailable
+from tipbench.workflows.access import COOKIE, NotAllowed, check_fetch_site, check_host, check_origin
+from tipbench.workflows.service_state import Service, is_exposed, now_ms
 from tipbench.workflows.tokens import create_first_token, os_user
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
-    from fastapi import Request, Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from tipbench.workflows.service_state import ServiceConfig
 
 LARGEST_BODY = 25_000_000
+_LARGEST_LOGIN = 100_000
+_LAST_ANSWERS_S = 3.0
+_COLLECT_AT = (10_000, 20, 100)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "Content-Security-Policy": (
@@ -37,26 +46,47 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+_TIP_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 
 
-def create_app(service: Service) -> FastAPI:
+def create_app(service: Service, *, only_tips: bool = False) -> FastAPI:
     """The application over a service; nothing is started but what a request asks for."""
-    app = FastAPI(
+    app = _Application(
         title="tipbench",
         summary="Which small local model and which prompt should I ship?",
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=_lifespan,
+        lifespan=_tips_lifespan if only_tips else _lifespan,
     )
     app.state.service = service
-    for router in (*api.routers(), *web.routers()):
+    for router in api.tip_routers() if only_tips else (*api.routers(), *web.routers()):
         app.include_router(router)
-    web.mount_static(app)
     api.handle_errors(app)
-    web.handle_errors(app)
-    app.middleware("http")(_guard)
+    if not only_tips:
+        web.mount_static(app)
+        web.handle_errors(app)
+    app.add_middleware(_Guard)
+    app.tips = api.TipRoutes(app.rest, desk=service.desk, door=api.Door(service), headers=_TIP_HEADERS)
+    api.describe_tips(app)
     return app
+
+
+class _Application(FastAPI):
+    """Tips are served before anything of the framework runs: that would cost more than the tip."""
+
+    tips: api.TipRoutes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.tips(scope, receive, send)
+
+    async def rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
 
 
 @asynccontextmanager
@@ -64,69 +94,170 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """See what became of the jobs of an earlier service; deliver webhooks for as long as this one runs."""
     service: Service = app.state.service
     service.jobs.reconcile()
-    async with api.background(service):
+    async with api.background(service), _tips_lifespan(app):
         yield
 
 
-async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Every request passes here: whose name is used, who is asking, and from which page."""
-    try:
-        _check(request)
-    except NotAllowed as refusal:
-        response: Response = api.refused(request, refusal)
-    else:
-        response = await call_next(request)
+@asynccontextmanager
+async def _tips_lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Jobs and webhooks belong to the service that has them, which may run beside this one."""
+    yield
+    await run_in_threadpool(app.state.service.desk.stop)
+
+
+class _Guard:
+    """Every request passes here: whose name is used, who is asking, and from which page.
+
+    What is sent is passed on as it is: Starlette's own kind of middleware hands every piece of a stream from
+    one task to another, which for many who watch costs more than all the rest.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(MutableHeaders(scope=message), request)
+            await send(message)
+
+        await self._answering(request)(scope, receive, send_with_headers)
+
+    def _answering(self, request: Request) -> ASGIApp:
+        request.state.principal = None
+        try:
+            if request.scope["path"] != "/health":
+                _check(request)
+        except TipbenchError as refusal:
+            return api.error_response(refusal)
+        return self._app
+
+
+def _add_headers(headers: MutableHeaders, request: Request) -> None:
     for name, value in _HEADERS.items():
-        response.headers.setdefault(name, value)
-    if request.state.principal is not None and "cache-control" not in response.headers:
-        response.headers["Cache-Control"] = "private, no-cache"
-    return response
+        headers.setdefault(name, value)
+    if request.state.principal is not None and "cache-control" not in headers:
+        headers["Cache-Control"] = "private, no-cache"
 
 
 def _check(request: Request) -> None:
     service: Service = request.app.state.service
-    request.state.principal = None
     host = request.headers.get("host", "")
     check_host(host, allowed=service.config.known_as)
-    length = request.headers.get("content-length", "")
-    if "transfer-encoding" in request.headers and not length:
-        raise NotAllowed("a request must say how long it is (Content-Length)", status=411)
-    if length.isdecimal() and int(length) > LARGEST_BODY:
-        raise NotAllowed(f"a request may hold {LARGEST_BODY // 1_000_000} MB at most", status=413)
+    _check_length(request)
     request.state.principal = service.access.principal(
         authorization=request.headers.get("authorization", ""),
         cookie=request.cookies.get(COOKIE, ""),
         now_ms=now_ms(),
+        ip=request.client.host if request.client else "",
     )
-    principal = request.state.principal
-    by_cookie = principal is None or principal.via == "cookie"
-    if request.method not in _SAFE and by_cookie and _by_browser(request):
+    _check_where_from(request, host)
+
+
+def _check_length(request: Request) -> None:
+    length = request.headers.get("content-length", "")
+    if "transfer-encoding" in request.headers and not length:
+        raise NotAllowed("a request must say how long it is (Content-Length)", status=411)
+    most = _LARGEST_LOGIN if request.scope["path"] == "/login" else LARGEST_BODY
+    if length.isdecimal() and int(length[:20]) > most:
+        raise NotAllowed(f"a request may hold {most / 1_000_000:g} MB at most", status=413)
+
+
+def _check_where_from(request: Request, host: str) -> None:
+    """A change must not come from another's page; nor, with a cookie, a question to the API."""
+    fetch_site = request.headers.get("sec-fetch-site", "")
+    if request.method not in _SAFE:
         check_origin(
             origin=request.headers.get("origin", ""),
             referer=request.headers.get("referer", ""),
-            fetch_site=request.headers.get("sec-fetch-site", ""),
+            fetch_site=fetch_site,
             host=host,
+            must_say=_by_browser(request),
         )
+    elif _by_browser(request) and request.scope["path"].startswith("/api/"):
+        check_fetch_site(fetch_site)
 
 
 def _by_browser(request: Request) -> bool:
-    """Whether a browser may have been made to send this: only what carries a cookie, or asks for one."""
-    return bool(request.cookies.get(COOKIE)) or request.url.path == "/login"
+    """Whether a browser may have been made to send this: only what counts by its cookie, or asks for one."""
+    principal = request.state.principal
+    if principal is not None and principal.via == "bearer":
+        return False
+    return bool(request.cookies.get(COOKIE)) or request.scope["path"] == "/login"
 
 
-def main(config: ServiceConfig, *, exposed: bool) -> None:
+def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> None:
     """Serve until stopped. The first start makes an admin token and shows it once."""
+    # The addresses that may be reached are on a list; where one of them leads to is not.
+    os.environ.setdefault("MLFLOW_ALLOW_HTTP_REDIRECTS", "false")
     service = Service(config)
     check_reach(config.host, exposed=exposed, has_token=bool(service.store.tokens.list()))
     with _listening(config) as listening:
+        if only_tips:
+            _ = service.desk.now  # there is nothing else to serve: what cannot be read is told now
         _first_token(service)
         _say(f"tipbench is at http://{_shown(config.host)}:{listening.getsockname()[1]}")
-        server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(service), log_level="warning", server_header=False, timeout_graceful_shutdown=3
-            )
+        server_config = uvicorn.Config(
+            create_app(service, only_tips=only_tips),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            loop="uvloop",
+            http="httptools",
+            # Else anybody on this machine could say to come from elsewhere, and so log in without end.
+            proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
         )
-        server.run(sockets=[listening])
+        _rarely_collect()
+        _Server(server_config, service).run(sockets=[listening])
+
+
+def _rarely_collect() -> None:
+    """Look for garbage less often, and not among what is there to stay.
+
+    Everybody waits while Python looks through all that is remembered of users, and there is next to nothing
+    to be found: what serving leaves behind goes away by itself.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AT)
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams as soon as it is told to end: those who watch a job would watch for ever."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.jobs.stop_watching()
+        self._service.desk.end_streams()
+        for server in self.servers:
+            server.close()
+        late = await self._late()
+        if late:
+            # They wait in threads for somebody who does not answer, and Python would wait for them.
+            print(f"tipbench: interrupted; {late} requests had no answer yet", file=sys.stderr, flush=True)  # noqa: T201
+            await self._put_away()
+            os._exit(Interrupted.exit_code)
+        await super().shutdown(sockets)
+
+    async def _put_away(self) -> None:
+        """End what tips are made with, as far as that takes no time: a model must not stay in memory."""
+        stopping = threading.Thread(target=self._service.desk.stop, daemon=True)
+        stopping.start()
+        await asyncio.to_thread(stopping.join, _LAST_ANSWERS_S)
+
+    async def _late(self) -> int:
+        """How many requests are not answered after a while."""
+        tasks = list(self.server_state.tasks)
+        return len((await asyncio.wait(tasks, timeout=_LAST_ANSWERS_S))[1]) if tasks else 0
 
 
 def _listening(config: ServiceConfig) -> socket.socket:
@@ -145,7 +276,7 @@ def _listening(config: ServiceConfig) -> socket.socket:
 
 def check_reach(host: str, *, exposed: bool, has_token: bool) -> None:
     """Refuse to be reached from elsewhere unless that was spelled out and there is a token to ask for."""
-    if is_loopback(f"http://{_shown(host)}"):
+    if not is_exposed(host):
         return
     if not exposed:
         raise BadInput(f"--host {host} lets other machines in; if you mean it, add --expose-to-the-network")

@@ -32,4 +32,4 @@ def world(planted: tuple[Path, World], fresh_home: Path) -> World:
 def api(world: World) -> Iterator[Api]:
     opened = open_api(world)
     yield opened
-    opened.service.store.close()
+    opened.service.close()

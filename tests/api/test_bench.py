@@ -37,7 +37,7 @@ def hosted(world: World, host: StandIn) -> Iterator[Api]:
     """A service whose Ollama is the stand-in."""
     opened = open_api(world, settings=Settings.of({"ollama_url": host.url, "engine": "ollama"}))
     yield opened
-    opened.service.store.close()
+    opened.service.close()
 
 
 def test_experiments_are_listed_with_what_is_judged(api: Api) -> None:
@@ -164,7 +164,7 @@ def test_a_password_in_an_address_is_not_shown(world: World) -> None:
     settings = Settings.of({"mlflow_url": "http://user:hunter2@127.0.0.1:5000"})
     api = open_api(world, settings=settings)
     assert "hunter2" not in api.admin.get("/api/bench/options").text
-    api.service.store.close()
+    api.service.close()
 
 
 def test_installed_models_are_offered_with_what_is_too_large(hosted: Api) -> None:
@@ -198,6 +198,13 @@ def test_an_estimate_says_what_it_would_take(hosted: Api) -> None:
     refused = hosted.admin.post("/api/bench/estimate", json={"models": ["big:9b"], "experiment": "new"})
     assert refused.status_code == 422
     assert "big:9b" in refused.json()["error"]["fields"]["models"]
+
+
+def test_everything_that_is_wrong_is_told_at_once(api: Api) -> None:
+    """A name that is not known hides no wrong value, and no value hides a suite that is not there."""
+    wrong = {"nope": 1, "n_tips": 0, "mlflow_url": "http://evil.example\\@localhost", "suite": "/nowhere"}
+    refused = api.admin.post("/api/bench/run", json=wrong)
+    assert (refused.status_code, set(refused.json()["error"]["fields"])) == (422, set(wrong))
 
 
 @pytest.mark.parametrize(

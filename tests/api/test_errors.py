@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from fastapi.exceptions import RequestValidationError
+from starlette.requests import ClientDisconnect
 
 from tipbench import errors
 from tipbench.api.errors import BadFields, error_response
 from tipbench.workflows.access import NotAllowed
+from web_world import serving
 
 if TYPE_CHECKING:
     from api_world import Api
+    from judged_world import World
 
 
 @pytest.mark.parametrize(
@@ -47,6 +53,28 @@ def test_what_nobody_foresaw_is_not_told() -> None:
     body = error_response(ValueError("password is hunter2")).body
     assert b"hunter2" not in body
     assert b"ValueError" not in body
+
+
+def test_a_request_that_was_not_sent_whole_is_no_failure_of_ours() -> None:
+    """Somebody who hangs up is answered, if at all, in the one shape; nothing went wrong in the service."""
+    assert error_response(ClientDisconnect()).status_code == 400
+
+
+def test_half_an_upload_changes_nothing_and_leaves_no_trace_in_the_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connection that breaks off in the middle of a file, plain or as a form."""
+    with serving(world) as site:
+        port = urlsplit(site.url).port or 0
+        for kind in ("application/json", "multipart/form-data; boundary=x"):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as half:
+                token = site.api.tokens["ann"]
+                half.sendall(
+                    f"POST /api/judge/apply HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+                    f"Content-Type: {kind}\r\nContent-Length: 1000\r\n\r\n--x\r\n".encode()
+                )
+        assert httpx.get(f"{site.url}/health").status_code == 200
+    assert not [one for one in caplog.records if one.exc_info]
 
 
 def test_fields_are_named() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from api_world import EXPERIMENT, SECRET, Api, open_api, score
+from judged_world import plant
 from receiver import Receiver, listening
 from tipbench.service import create_app
 from tipbench.store import Job
+from tipbench.workflows.announcing import Announcer
 from tipbench.workflows.exporting import Order, batch_file, keep_batch, take_batches
 from tipbench.workflows.service_state import Service
 from tipbench.workflows.webhooks import NONCE, SIGNATURE, TIMESTAMP, Hook, announce, signature, signed_headers
@@ -56,6 +59,29 @@ def test_a_signed_batch_is_applied_once(api: Api, body: bytes) -> None:
     assert api.admin.get("/api/audit").json()[0]["action"] == "hook.apply"
     anew = send(api, body, signed_headers(SECRET, body, now_ms=now_ms()))
     assert (anew.status_code, anew.json()["new"]) == (200, 0)
+
+
+def test_of_one_message_that_is_sent_many_times_at_once_one_is_taken(api: Api, body: bytes) -> None:
+    """A replay is refused also where it overtakes the message."""
+    headers = signed_headers(SECRET, body, now_ms=now_ms())
+    with ThreadPoolExecutor(8) as pool:
+        codes = sorted(pool.map(lambda _: send(api, body, headers).status_code, range(8)))
+    assert codes == [200] + [409] * 7
+
+
+def test_what_a_hook_brings_is_audited_with_its_address(api: Api, body: bytes) -> None:
+    """Also where the hidden items speak against it."""
+    spoilt = json.loads(body)
+    for item in spoilt["items"]:
+        item["judge"] |= {"relevance": 1, "actionability": 5, "tone": 1}
+    wrong = json.dumps(spoilt).encode()
+    assert send(api, wrong, signed_headers(SECRET, wrong, now_ms=now_ms())).status_code == 409
+    assert send(api, body, signed_headers(SECRET, body, now_ms=now_ms())).status_code == 200
+    entries = api.admin.get("/api/audit").json()
+    assert [(one["action"], one["ip"]) for one in entries[:2]] == [
+        ("hook.apply", "testclient"),
+        ("hook.rejected", "testclient"),
+    ]
 
 
 @pytest.mark.parametrize("late_s", [-3600, -320, 320, 3600])
@@ -121,7 +147,7 @@ def test_without_a_secret_there_is_no_hook(api: Api, body: bytes) -> None:
     service = Service(replace(api.service.config, webhook_secret=""))
     off = replace(api, service=service, app=create_app(service))
     assert send(off, body, signed_headers("", body, now_ms=now_ms())).status_code == 404
-    service.store.close()
+    service.close()
 
 
 def test_deliveries_are_listed_without_their_bodies(api: Api) -> None:
@@ -134,6 +160,55 @@ def test_deliveries_are_listed_without_their_bodies(api: Api) -> None:
     ]
     assert listed[0]["size"] > 1000
     assert "body" not in listed[0]
+
+
+def ended(experiment: str, *, job_id: str = "j1", suite: str = "tip") -> Job:
+    moment = now_ms()
+    return Job(job_id=job_id, kind="collect", title="t", experiment=experiment, folder="",
+               by="x", params={"settings": {"suite": suite}}, created_ms=moment, state="done",
+               ended_ms=moment)  # fmt: skip
+
+
+def answered(api: Api, world: World, message: str) -> None:
+    """Judge what was announced, and send it back signed."""
+    file = json.loads(message)["file"]
+    file["judged_by"] = {"id": "robot", "kind": "agent", "model": "m"}
+    for item in file["items"]:
+        item["judge"] |= score(world, item)
+    body = json.dumps(file).encode()
+    done = send(api, body, signed_headers(SECRET, body, now_ms=now_ms()))
+    assert done.status_code == 200, done.text
+
+
+def test_the_next_batch_is_announced_when_the_last_one_is_in(api: Api) -> None:
+    """One at a time until nothing is left, however large the experiment is; also after a restart."""
+    world = plant("large", quality={("a:1b", "v1"): 4.0, ("b:1b", "v1"): 2.0}, n_scenarios=8, n_tips=6)
+    api.service.store.jobs.add(ended("large"))
+    hook = Hook(url="http://127.0.0.1:9/", secret=SECRET)
+    announcer = Announcer(api.service, hook)
+    rounds = 0
+    while announcer.look():
+        assert announcer.look() == 0
+        assert Announcer(api.service, hook).look() == 0
+        answered(api, world, api.service.store.deliveries.page()[0].body)
+        rounds += 1
+        if rounds == 1:
+            announcer = Announcer(api.service, hook)
+    assert rounds == 2
+    status = api.admin.get("/api/judge/large/status").json()
+    assert (status["pending"], status["wanted"]) == (0, 96)
+
+
+def test_an_experiment_that_cannot_be_judged_keeps_no_other_from_being_announced(api: Api) -> None:
+    """Its suite is gone; the batch of the other one is in the mail all the same."""
+    plant("broken", quality={("a:1b", "v1"): 4.0}, n_scenarios=1)
+    api.service.store.jobs.add(ended(EXPERIMENT))
+    api.service.store.jobs.add(ended("broken", job_id="j2", suite="/nowhere"))
+    api.service.store.jobs.add(ended("never recorded", job_id="j3"))
+    announcer = Announcer(api.service, Hook(url="http://user:word@127.0.0.1:9/in", secret=SECRET))
+    assert announcer.look() == 1
+    [kept] = api.admin.get("/api/hooks/deliveries").json()
+    assert kept["url"] == "http://127.0.0.1:9/in"
 
 
 def test_a_collection_that_ended_is_announced_and_delivered_while_the_service_runs(world: World) -> None:
@@ -157,4 +232,4 @@ def test_a_collection_that_ended_is_announced_and_delivered_while_the_service_ru
             body = json.dumps(file).encode()
             assert send(api, body, signed_headers(SECRET, body, now_ms=now_ms())).status_code == 200
             assert running.get("/api/hooks/deliveries").json()[0]["state"] == "sent"
-        api.service.store.close()
+        api.service.close()

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -18,6 +19,7 @@ from stand_in import FakeModel, StandIn, running
 from tipbench.api.jobs import _stream
 from tipbench.settings import Settings
 from tipbench.store import Job
+from tipbench.workflows.job_process import JobFolder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -46,7 +48,7 @@ def hosted(world: World, host: StandIn) -> Iterator[Api]:
         if job.state in {"queued", "running"}:
             opened.service.jobs.cancel(job.job_id)
             ended(opened, job.job_id)
-    opened.service.store.close()
+    opened.service.close()
 
 
 def ended(api: Api, job_id: str) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def collected(
         assert answer.json()["url"] == f"/api/jobs/{job_id}"
         ended(api, job_id)
         yield api, job_id
-        api.service.store.close()
+        api.service.close()
 
 
 def test_a_collection_is_started_watched_and_read(collected: tuple[Api, str]) -> None:
@@ -260,3 +262,44 @@ async def test_a_quiet_stream_is_kept_open_by_comments(api: Api) -> None:
 
     sent = [one async for one in _stream(api.service, "j1", [], found())]
     assert sent[1:3] == ['id: 7\ndata: {"event": "cell"}\n\n', ": quiet\n\n"]
+
+
+@contextmanager
+def planted_job(api: Api, folder: Path) -> Iterator[str]:
+    """A job that goes on for as long as the block, and does nothing."""
+    params = {"host": "h", "settings": {}, "logins": [], "cwd": "/"}
+    job = replace(ENDED, job_id="live", state="queued", folder=str(folder), params=params, ended_ms=None)
+    with JobFolder(folder).claimed():
+        JobFolder(folder).events.write_text('{"event": "notice", "message": "hello"}\n')
+        api.service.store.jobs.add(job)
+        yield job.job_id
+
+
+def test_a_revoked_token_ends_the_stream_that_it_began(api: Api, tmp_path: Path) -> None:
+    """Somebody else revokes it while the job goes on: the stream ends soon, and not as if the job had."""
+    headers = {"Authorization": f"Bearer {api.service.store.tokens.create('eve', 'admin', now_ms=0)}"}
+    with planted_job(api, tmp_path / "job") as job_id, served(api) as url:
+        path = f"{url}/api/jobs/{job_id}/events"
+        with httpx.stream("GET", path, headers=headers, timeout=60, trust_env=False) as stream:
+            seen = ""
+            for line in stream.iter_lines():
+                seen += line
+                if "hello" in line:
+                    api.service.store.tokens.revoke("eve", now_ms=1)
+        assert "event: end" not in seen
+        assert httpx.get(path, headers=headers, trust_env=False).status_code == 401
+
+
+def test_a_stream_that_is_stopped_tells_no_end(api: Api, tmp_path: Path) -> None:
+    """When the service stops, watchers are let go at once, and come back to a job that goes on."""
+    headers = {"Authorization": f"Bearer {api.tokens['root']}"}
+    with planted_job(api, tmp_path / "job") as job_id, served(api) as url:
+        path = f"{url}/api/jobs/{job_id}/events"
+        with httpx.stream("GET", path, headers=headers, timeout=60, trust_env=False) as stream:
+            lines = stream.iter_lines()
+            seen = [next(lines) for _ in range(4)]
+            api.service.jobs.stop_watching()
+            seen += list(lines)
+        assert "hello" in "".join(seen)
+        assert "event: end" not in seen
+        assert api.service.jobs.get(job_id).state == "queued"

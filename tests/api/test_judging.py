@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, score
+from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api, score
 from judged_world import plant
+from tipbench.records import content_hash
 from tipbench.service import create_app
+from tipbench.settings import Settings
+from tipbench.store import Job
+from tipbench.suite import load_suite
 from tipbench.workflows.service_state import Service
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from judged_world import World
 
 BATCH = f"/api/judge/{EXPERIMENT}/batch"
@@ -54,7 +62,7 @@ def test_a_stroke_is_there_when_the_batch_is_asked_for_again(api: Api) -> None:
 def test_drafts_outlive_the_service(api: Api, world: World) -> None:
     """What was scored before a restart is there after it, and the same batch is handed out."""
     batch = judge_all(api.ann, world)
-    api.service.store.close()
+    api.service.close()
     service = Service(api.service.config)
     again = replace(api, service=service, app=create_app(service))
     found = again.ann.get(BATCH).json()
@@ -178,6 +186,93 @@ def test_the_made_up_name_of_an_experiment_leads_to_it(api: Api) -> None:
     assert api.ann.get(f"/api/judge/{hidden}/batch").status_code == 404
     assert "qwen" not in api.ann.get(f"/api/judge/{hidden}/batch").text
     assert api.admin.get("/api/judge/qwen-or-gemma/status").json()["pending"] == 0
+
+
+def test_a_hidden_name_cannot_be_guessed(api: Api) -> None:
+    """The real name leads a judge nowhere, as one that is not there; the made-up one is no plain hash."""
+    plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0, (POOR, "v1"): 2.5}, n_scenarios=1)
+    hidden = next(n["experiment"] for n in api.ann.get("/api/judge").json() if n["experiment"] != EXPERIMENT)
+    for what in ("status", "batch", "export"):
+        real, none = (api.ann.get(f"/api/judge/{name}/{what}") for name in ("qwen-or-gemma", "gemma-or-qwen"))
+        assert (real.status_code, real.text.replace("qwen-or-gemma", "x")) == (
+            none.status_code,
+            none.text.replace("gemma-or-qwen", "x"),
+        )
+    for page in ("/judge/qwen-or-gemma", "/judge/qwen-or-gemma/result"):
+        assert api.ann.get(page).status_code == 404
+        assert api.ann.get(page.replace("qwen-or-gemma", hidden)).status_code == 200
+    assert content_hash("qwen-or-gemma")[:10] not in hidden
+    assert api.admin.get("/api/judge/qwen-or-gemma/status").status_code == 200
+
+
+def test_an_error_tells_a_judge_no_name(world: World, tmp_path: Path) -> None:
+    """What is wrong with an experiment's suite is for an admin; a judge is told whom to ask."""
+    suite = tmp_path / "other"
+    shutil.copytree(load_suite("tip").path, suite)
+    rubric = suite / "rubric.md"
+    rubric.write_text(rubric.read_text(encoding="utf-8") + "\nOne more thing.\n", encoding="utf-8")
+    plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0}, n_scenarios=1)
+    api = open_api(world, settings=Settings.of({"suite": str(suite)}))
+    hidden = next(n["experiment"] for n in api.ann.get("/api/judge").json() if n["experiment"] != EXPERIMENT)
+    told = api.ann.get(f"/api/judge/{hidden}/batch")
+    assert told.status_code == 422
+    assert not [word for word in ("qwen", str(tmp_path)) if word in told.text]
+    assert str(tmp_path) in api.admin.get("/api/judge/qwen-or-gemma/batch").text
+    api.service.close()
+
+
+def test_an_experiment_is_judged_with_the_suite_that_it_was_collected_from(api: Api, tmp_path: Path) -> None:
+    """The folder that the collection was given is found again, whatever the service's own suite is."""
+    folder = tmp_path / "mine"
+    shutil.copytree(load_suite("tip").path, folder)
+    manifest = folder / "suite.yaml"
+    text = manifest.read_text(encoding="utf-8")
+    manifest.write_text(re.sub(r"^id: .*", "id: mine", text, flags=re.MULTILINE), encoding="utf-8")
+    plant("own suite", quality={("a:1b", "v1"): 4.0}, n_scenarios=1, suite=str(folder))
+    assert api.ann.get("/api/judge/own suite/batch").status_code == 422
+    api.service.store.jobs.add(
+        Job(job_id="j1", kind="collect", title="t", experiment="own suite", folder="", by="x", created_ms=1,
+            params={"settings": {"suite": str(folder)}}, state="done", ended_ms=2)
+    )  # fmt: skip
+    assert api.ann.get("/api/judge/own suite/batch").status_code == 200
+
+
+def test_taking_handing_in_and_rejecting_are_audited(api: Api) -> None:
+    """Once each, with who and from where; looking again at an open batch is no change."""
+    batch = judge_all(api.ann, api.world, shift=-2)
+    assert api.ann.get(BATCH).json()["batch"] == batch
+    refused = api.ann.post(f"/api/judge/batches/{batch}/submit")
+    assert (refused.status_code, "--accept-drift" in refused.text) == (409, False)
+    judge_all(api.ann, api.world)
+    assert api.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 200
+    entries = [one for one in api.admin.get("/api/audit").json() if one["target"] == batch]
+    assert [one["action"] for one in entries] == ["judge.submit", "judge.rejected", "judge.take"]
+    assert {(one["who"], one["role"], one["ip"]) for one in entries} == {("ann", "judge", "testclient")}
+
+
+def test_a_file_that_is_rejected_is_audited(api: Api) -> None:
+    """The upload's refusal is in the log too, and tells no way out that a judge does not have."""
+    file = filled(api, api.ann.get(f"/api/judge/{EXPERIMENT}/export").json())
+    for item in file["items"]:
+        item["judge"] |= {"relevance": 1, "actionability": 5, "tone": 1}
+    refused = api.ann.post("/api/judge/apply", json=file)
+    assert (refused.status_code, "--accept-drift" in refused.text) == (409, False)
+    entry = api.admin.get("/api/audit").json()[0]
+    assert (entry["action"], entry["target"], entry["ip"]) == ("judge.rejected", file["batch"], "testclient")
+
+
+def test_an_agents_verdicts_are_an_agents(api: Api) -> None:
+    """Stroke by stroke and by file alike; a file of theirs that says it is a person's is refused."""
+    token = api.service.store.tokens.create("robot", "judge", now_ms=0, kind="agent")
+    robot = replace(api, tokens={"robot": token}).caller("robot")
+    export = robot.get(f"/api/judge/{EXPERIMENT}/export").json()
+    assert export["judged_by"]["kind"] == "agent"
+    assert robot.post("/api/judge/apply", json=filled(api, export, "robot")).status_code == 403
+    batch = judge_all(robot, api.world)
+    assert robot.post(f"/api/judge/batches/{batch}/submit").status_code == 200
+    own = robot.get(f"/api/judge/{EXPERIMENT}/status").json()["judges"]
+    assert [(one["id"], one["kind"]) for one in own] == [("robot", "agent")]
+    assert api.admin.get(f"/api/bench/leaderboard/{EXPERIMENT}").json()["ground"] == "agent"
 
 
 def test_a_file_is_exported_filled_in_and_applied(api: Api) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -43,6 +45,35 @@ async def test_every_option_reaches_the_wire() -> None:
     assert sent["think"] is False
     assert sent["keep_alive"] == "7m"
     assert [m["role"] for m in sent["messages"]] == ["system", "user"]
+
+
+async def test_a_host_leads_nowhere_else() -> None:
+    """What it answers with a redirect is a failure: the address that was allowed is the only one asked."""
+    with running(StandIn([FakeModel("a:1b")])) as elsewhere:
+
+        class Leads(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path == "/api/version":
+                    self.send_response(200)
+                    self.end_headers()
+                    self.wfile.write(b'{"version": "1"}')
+                    return
+                self.send_response(307)
+                self.send_header("Location", f"{elsewhere.url}{self.path}")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """A test's output is not for this."""
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Leads) as server:
+            thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+            thread.start()
+            host = await connect(f"http://127.0.0.1:{server.server_port}", kind="ollama", timeout_s=10)
+            with pytest.raises(EngineFailure):
+                await host.models()
+            await host.close()
+            server.shutdown()
+            thread.join()
 
 
 async def test_think_is_sent_when_the_prompt_asks_for_it() -> None:

@@ -3,98 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
-from api_world import score
-from browser import chromium
-from job_world import ending_what_runs
-from stand_in import FakeModel, StandIn, running
-from tipbench.settings import Settings, home
-from tipbench.workflows.judged import judged_experiment
-from web_world import AWAY, BIG, JUDGED, SEEN, TOUCHED, WAITING, Site, serving
+from browsing import WIDTH, at_rest, faults
+from web_world import JUDGED, SEEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from browsing import Opened
+    from web_world import Site
 
-    from playwright.sync_api import Browser, Page
-
-    from judged_world import World
-
-    Opened = Callable[..., Page]
-
-WIDTH = "document.documentElement.scrollWidth"
 TYPED_INTO = "document.activeElement?.id === 'token'"
-SCALES = ("relevance", "actionability", "tone")
 PAGES = (
     "/experiments",
     f"/experiments/{JUDGED}",
     "/jobs",
+    "/policies",
     "/judge",
     f"/judge/{SEEN}",
     f"/judge/{JUDGED}/result",
     "/system",
     "/tokens",
     "/audit",
+    "/docs",
     "/nowhere",
 )
-MODELS = [FakeModel("small:0.5b"), FakeModel("large:8b", parameters=8_000_000_000)]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[StandIn]:
-    with running(StandIn(models=MODELS, latency_s=0.05)) as stand_in:
-        yield stand_in
-
-
-@pytest.fixture(scope="module")
-def site(pages_home: World, host: StandIn) -> Iterator[Site]:
-    settings = Settings.of({"ollama_url": host.url, "engine": "ollama", "n_scenarios": 2})
-    with serving(pages_home, settings=settings) as opened, ending_what_runs(home()):
-        yield opened
-
-
-@pytest.fixture
-def page_of(browser: Browser, site: Site) -> Iterator[Opened]:
-    """Opens a page as one of the callers; in the end nothing was wrong and nobody else was asked."""
-    complaints: list[str] = []
-    asked: list[str] = []
-    contexts = []
-
-    def opened(path: str, who: str | None = "root", *, width: int = 1280, **how: Any) -> Page:  # noqa: ANN401 - as Playwright takes
-        context = browser.new_context(viewport={"width": width, "height": 800}, base_url=site.url, **how)
-        contexts.append(context)
-        if who:
-            context.add_cookies([site.cookie(who)])  # type: ignore[list-item]
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(path)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    # What a test provokes is told by the browser as well: answers that are errors.
-    assert [one for one in complaints if "Failed to load resource" not in one] == []
-    assert [url for url in asked if not url.startswith(site.url)] == []
-
-
-def at_rest(page: Page) -> Page:
-    """Once what its script fetches is there."""
-    if "/judge/" in page.url and not page.url.endswith("result"):
-        page.locator("#desk, #finished, #nothing").locator("visible=true").first.wait_for()
-    return page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -102,24 +36,23 @@ def at_rest(page: Page) -> Page:
 def test_axe_finds_nothing_and_nothing_is_too_wide(page_of: Opened, width: int, scheme: str) -> None:
     """No page has an accessibility fault, or has to be scrolled sideways."""
     page = page_of("/experiments", width=width, color_scheme=scheme)
-    faults = []
+    found = []
     for path in PAGES:
         page.goto(path)
-        found = Axe().run(at_rest(page)).response["violations"]
-        faults += [(path, one["id"], one["nodes"][0]["html"]) for one in found]
+        found += [(path, *fault) for fault in faults(at_rest(page))]
         assert page.evaluate(WIDTH) <= width, path
-    assert faults == []
+    assert found == []
 
 
 def test_the_login_page_has_no_fault(page_of: Opened) -> None:
     """Neither at first nor with its message."""
     page = page_of("/login", None)
     page.wait_for_function(TYPED_INTO)
-    assert Axe().run(page).response["violations"] == []
+    assert faults(page) == []
     page.keyboard.type("tb_admin_nobody")
     page.keyboard.press("Enter")
     page.get_by_role("alert").wait_for()
-    assert Axe().run(page).response["violations"] == []
+    assert faults(page) == []
 
 
 def test_one_logs_in_by_keyboard_and_arrives_where_one_was_going(page_of: Opened, site: Site) -> None:
@@ -171,7 +104,7 @@ def test_the_dialog_offers_what_the_host_has(page_of: Opened) -> None:
     assert "8.0" in page.locator("label", has=large).inner_text()
     page.get_by_text("of memory").wait_for()
     assert re.search(r"\d+ cells.*minute.*free", page.locator("#estimate").inner_text())
-    assert Axe().run(page).response["violations"] == []
+    assert faults(page) == []
     page.get_by_label("Tips per cell").fill("99")
     page.get_by_text("99 is not between 1 and 50.").wait_for()
     assert page.get_by_label("Tips per cell").get_attribute("aria-invalid") == "true"
@@ -198,97 +131,9 @@ def test_a_collection_is_started_and_watched(page_of: Opened) -> None:
     page.locator("#told", has_text="Done: 2 of 2 cells.").wait_for(timeout=150_000)
     assert page.get_by_role("progressbar", name="small:0.5b").get_attribute("value") == "2"
     assert page.get_by_role("button", name="Cancel").count() == 0
-    assert Axe().run(page).response["violations"] == []
+    assert faults(page) == []
     page.get_by_role("link", name="Experiment", exact=True).click()
     page.get_by_text("Nothing is judged yet").wait_for()
-
-
-def batch_of(page: Page, experiment: str) -> list[dict[str, Any]]:
-    """The items of the batch, as the service has them now."""
-    asked = f"fetch('/api/judge/{experiment}/batch').then((answer) => answer.json())"
-    items: list[dict[str, Any]] = page.evaluate(asked)["items"]
-    return items
-
-
-def judge_by_keys(page: Page, site: Site, *, until: int = 10_000) -> int:
-    """Score what is shown as somebody would who sees the truth, by keys alone; how many were scored."""
-    texts = {item["tip"]: item for item in batch_of(page, WAITING)}
-    for done in range(until):
-        if not page.locator("#tip").is_visible():
-            return done
-        given = score(site.api.world, texts[page.locator("#tip").inner_text()])
-        page.keyboard.type("".join(str(given[name]) for name in SCALES))
-        page.keyboard.press("Enter")
-    return until
-
-
-def test_a_batch_is_judged_by_keys_alone(page_of: Opened, site: Site) -> None:
-    """Scores, undo, a note, help, leaving and coming back, handing in: the board has them in the end."""
-    page = at_rest(page_of(f"/judge/{WAITING}", "ann"))
-    total = int(page.locator("#far").get_attribute("max") or 0)
-    page.keyboard.press("?")
-    page.get_by_role("dialog", name="Keys").wait_for()
-    page.keyboard.press("Escape")
-    page.get_by_role("dialog", name="Keys").wait_for(state="hidden")
-    page.keyboard.press("Enter")
-    assert page.get_by_role("alert").inner_text() == "relevance still needs a score."
-    page.keyboard.type("55")
-    page.keyboard.press("Backspace")
-    page.keyboard.press("Backspace")
-    assert page.locator(".scale-tab.given").count() == 0
-    page.keyboard.press("n")
-    page.keyboard.type("5 is not a score here")
-    page.keyboard.press("Escape")
-    judge_by_keys(page, site, until=3)
-    page.get_by_text("Saved", exact=True).wait_for()
-    page.wait_for_load_state("networkidle")  # an earlier stroke may have said so
-    page.reload()
-    assert at_rest(page).locator("#far-told").inner_text() == f"3 of {total} judged"
-    assert re.search(r"about \d+ min left", page.locator("#time-left").inner_text())
-    assert page.locator("#number").inner_text() == f"4 of {total}"
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    assert page.get_by_label("Note on this tip").input_value() == "5 is not a score here"
-    judge_by_keys(page, site)
-    page.get_by_role("heading", name="All judged").wait_for()
-    assert Axe().run(page).response["violations"] == []
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", name="Drift and agreement").wait_for()
-    assert page.get_by_role("img", name="Drift, batch by batch").is_visible()
-    for name in (BIG, "gemma", "v1"):
-        assert name not in page.content()
-    verdicts = judged_experiment(site.api.service.settings({"experiment": WAITING})).verdicts
-    assert len(verdicts) == 4
-    assert {one.judge.id for one in verdicts} == {"ann"}
-
-
-def test_a_phone_has_big_keys(page_of: Opened, site: Site) -> None:
-    """On a phone's width tips are judged by thumb, and every stroke is kept."""
-    page = at_rest(page_of(f"/judge/{TOUCHED}", "bob", width=360, has_touch=True))
-    key = page.locator(".pad-key").nth(3)
-    box = key.bounding_box()
-    assert box is not None
-    assert min(box["width"], box["height"]) >= 44
-    assert page.locator("#tip").bounding_box()["y"] < 400  # type: ignore[index]
-    for _ in SCALES:
-        key.tap()
-    page.get_by_role("button", name="Next").tap()
-    page.get_by_text("Saved", exact=True).wait_for()
-    kept = batch_of(page, TOUCHED)[0]["answer"]
-    assert {name: kept[name] for name in SCALES} == dict.fromkeys(SCALES, 4)
-
-
-def test_strokes_survive_a_service_that_is_away(page_of: Opened) -> None:
-    """While nothing can be saved the page says so, and saves when it can again."""
-    page = at_rest(page_of(f"/judge/{AWAY}", "bob"))
-    page.route("**/api/judge/batches/**", lambda route: route.abort())
-    page.keyboard.press("2")
-    page.get_by_text("Not saved yet").wait_for()
-    page.unroute("**/api/judge/batches/**")
-    page.get_by_text("Saved", exact=True).wait_for()
-    page.reload()
-    assert at_rest(page).locator(".scale-tab.given").count() >= 1
 
 
 def test_a_token_is_made_shown_once_and_revoked(page_of: Opened, site: Site) -> None:
@@ -304,6 +149,43 @@ def test_a_token_is_made_shown_once_and_revoked(page_of: Opened, site: Site) -> 
     secret = page.locator("#secret").inner_text()
     assert site.api.service.access.principal(authorization=f"Bearer {secret}", cookie="", now_ms=0)
     page.get_by_role("button", name="Revoke zoe").click()
+    assert faults(page) == []
     page.get_by_role("button", name="Revoke", exact=True).click()
     page.get_by_role("rowheader", name="zoe").wait_for(state="detached")
     assert not site.api.service.access.principal(authorization=f"Bearer {secret}", cookie="", now_ms=0)
+
+
+def test_a_limit_in_the_dialog_decides_what_is_too_large(page_of: Opened) -> None:
+    """By keys alone: a model that is too large can be ticked once the limit is raised, and not before."""
+    page = page_of("/experiments")
+    page.get_by_role("button", name="Run collection").focus()
+    page.keyboard.press("Enter")
+    large = page.get_by_label("large:8b")
+    large.wait_for()
+    assert "more than the 4 billion" in page.locator("label", has=large).inner_text()
+    page.locator("#run summary").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Largest model, in billions").fill("8")
+    assert large.is_enabled()
+    large.focus()
+    page.keyboard.press("Space")
+    page.get_by_text(re.compile(r"of memory")).wait_for()
+    assert large.is_checked()
+    assert page.get_by_label("small:0.5b").is_checked()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "open-run"
+
+
+def test_lists_fit_a_phone(page_of: Opened) -> None:
+    """Tokens and the audit log are read and used without scrolling sideways, with keys a thumb can hit."""
+    page = page_of("/tokens", width=360)
+    revoke = page.get_by_role("button", name="Revoke ann")
+    box = revoke.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 360
+    assert box["height"] >= 44
+    for link in page.locator(".menu a").all():
+        assert link.bounding_box()["height"] >= 44  # type: ignore[index]
+    page.goto("/judge")
+    page.get_by_text("Hand in a file").click()
+    assert page.evaluate(WIDTH) <= 360

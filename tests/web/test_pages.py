@@ -18,9 +18,11 @@ ADMIN_PAGES = (
     f"/experiments/{JUDGED}",
     f"/experiments/{WAITING}",
     "/jobs",
+    "/policies",
     "/system",
     "/tokens",
     "/audit",
+    "/docs",
 )
 JUDGE_PAGES = ("/judge", f"/judge/{WAITING}", f"/judge/{JUDGED}/result")
 
@@ -97,7 +99,7 @@ def test_the_list_says_how_much_is_judged(pages: Api) -> None:
     """A bar and words for each experiment, and no collection dialog without its script."""
     answer = pages.admin.get("/experiments").text
     assert "all judged" in answer
-    assert "0 of 4 judged" in answer
+    assert "4 of 4 cells to judge" in answer
     assert 'class="gauge-full" width="100%"' in answer
     assert re.search(r'<button[^>]*id="open-run"[^>]* hidden', answer)
 
@@ -209,7 +211,7 @@ def test_the_audit_log_is_paged(pages: Api) -> None:
         pages.service.audit(None, "test.note", f"<i>{number}</i>")
     first = pages.admin.get("/audit").text
     older = re.search(r'href="(/audit\?before=\d+)"', first)
-    assert first.count("<tr><td") == 100
+    assert first.count('<tr role="row"><td') == 100
     assert "&lt;i&gt;119&lt;/i&gt;" in first
     assert older is not None
     assert "&lt;i&gt;5&lt;/i&gt;" in pages.admin.get(older[1]).text
@@ -237,3 +239,17 @@ def test_pages_are_light(pages: Api) -> None:
         api = re.sub(r"[\w-]+\.\w+$", "api.js", next(iter(files)))
         loaded = sum(len(pages.nobody.get(file).content) for file in files | {api})
         assert len(page.content) + loaded < 150_000, path
+
+
+def test_the_api_is_described(pages: Api) -> None:
+    """As a document for programs, and every operation of it on a page; for nobody but an admin."""
+    document = pages.admin.get("/openapi.json").json()
+    page = pages.admin.get("/docs").text
+    assert document["paths"]
+    for path in document["paths"]:
+        assert f"<code>{path}</code>" in page
+    refused = pages.ann.get("/openapi.json")
+    assert refused.status_code == 403
+    assert "error" in refused.json()
+    assert pages.nobody.get("/openapi.json").status_code == 401
+    assert len(page.encode()) < 150_000

@@ -10,6 +10,7 @@ from tipbench.judge.gate import Point
 from tipbench.suite import load_suite
 from tipbench.web import prose
 from tipbench.web.drift_chart import drift_chart
+from tipbench.web.guard import as_sentence
 from tipbench.web.paging import paged
 from tipbench.web.render import address, ago, part
 from tipbench.web.rubric_sheet import sheet_of
@@ -131,3 +132,22 @@ def test_many_batches_make_a_chart_of_the_last_ones() -> None:
     assert "batch 90:" in chart.svg
     assert not re.search(r">51<", chart.svg)
     assert drift_chart([]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("the host is busy", "The host is busy."),
+        ("http://127.0.0.1:1 does not answer.", "http://127.0.0.1:1 does not answer."),
+        ("qwen2.5:0.5b is not there", "qwen2.5:0.5b is not there."),
+        ("", "."),
+    ],
+)
+def test_a_sentence_begins_as_it_should(text: str, sentence: str) -> None:
+    """With a capital, unless it begins with an address or the name of a model."""
+    assert as_sentence(text) == sentence
+
+
+def test_what_is_in_backticks_is_code() -> None:
+    """And what looks like markup stays text."""
+    assert prose.code("run `ollama pull <x>` & wait") == "run <code>ollama pull &lt;x&gt;</code> &amp; wait"

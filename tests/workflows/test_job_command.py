@@ -18,12 +18,14 @@ from tipbench.settings import Settings, default_of, table
 from tipbench.workflows.job_command import (
     JUDGING,
     full_addresses,
+    gate_arguments,
     job_environment,
     judge_arguments,
     kept_settings,
     restored_settings,
     settings_argv,
     settings_env,
+    sim_arguments,
 )
 
 if TYPE_CHECKING:
@@ -162,3 +164,21 @@ def test_a_jobs_environment_has_what_it_needs_and_no_more(
     assert "TMPDIR" in environment
     assert "x" not in environment.values()
     assert job_environment(Settings(), more=["OPENAI_API_KEY"])["OPENAI_API_KEY"] == "x"
+
+
+def test_a_gate_has_its_options_and_no_others() -> None:
+    """Options by their names, a flag only where it is set, and of the settings only where it is recorded."""
+    asked = {"challenger": "hybrid", "seeds": 5, "margin": 0.5, "record": True, "other": False}
+    settings = Settings.of({"mlflow_url": "http://box:1", "models": ["a"]})
+    events = Path("events")
+    assert gate_arguments(settings, asked, events=events) == [
+        "sim", "gate", "--mlflow-url=http://box:1", "--challenger=hybrid", "--seeds=5", "--margin=0.5",
+        "--record", "--json", "--events=events",
+    ]  # fmt: skip
+    assert sim_arguments(settings, {"policies": "a,b"}, events=events)[:2] == ["sim", "run"]
+
+
+def test_a_policy_that_no_command_line_carries_is_refused() -> None:
+    """A BadSetting that names the option."""
+    with pytest.raises(BadSetting, match="challenger"):
+        gate_arguments(Settings.of({}), {"challenger": "a\0b"}, events=Path("events"))

@@ -100,3 +100,25 @@ def test_a_judging_tells_how_far_it_is() -> None:
         {"event": "judged", "done": 9, "total": 20, "unread": 1},
     )
     assert (progress.judged, progress.to_judge, progress.unread) == (9, 20, 1)
+
+
+def test_a_simulation_is_counted_by_policy_and_round() -> None:
+    """What is to be simulated is there from the beginning; begun anew, nothing of before counts."""
+    begun = {"event": "to_simulate", "policies": ["egreedy", "random"], "total": 60}
+    done = {"event": "simulated", "policy": "egreedy", "done": 60, "total": 60}
+    progress = folded(begun, done)
+    assert [(one.name, one.done, one.total, one.state) for one in progress.models] == [
+        ("egreedy", 60, 60, "done"),
+        ("random", 0, 60, "waiting"),
+    ]
+    assert [one.done for one in folded(begun, done, begun).models] == [0, 0]
+
+
+def test_a_simulation_with_strange_events_goes_on() -> None:
+    """Events without what they should have change nothing."""
+    strange: list[dict[str, Any]] = [
+        {"event": "to_simulate", "policies": 3},
+        {"event": "simulated", "done": "x"},
+        {"event": "simulated"},
+    ]
+    assert folded(*strange, {"event": "simulated", "policy": "a", "done": 1, "total": 2}).models[-1].done == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import signal
 import subprocess
@@ -11,22 +10,29 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
-from job_world import ended, ending_what_runs, events_of, locks_of_its_own, open_jobs, settings_on, wait_until
+from job_world import (
+    ended,
+    ending_what_runs,
+    events_of,
+    locks_of_its_own,
+    open_jobs,
+    recorded,
+    settings_on,
+    slow_host,
+    wait_until,
+)
 from stand_in import FakeModel, StandIn, running
 from tiny_gguf import write_tiny_gguf
-from tipbench import runs
 from tipbench.engine.lock import hold_host, host_name, lock_folder
-from tipbench.errors import BadInput, BadSetting, CheckFailed, HostBusy, NotFound, Unavailable
+from tipbench.errors import BadInput, BadSetting, CheckFailed, HostBusy, NotFound
 from tipbench.settings import Settings
 from tipbench.store import Job, Store
-from tipbench.workflows.job_process import JobFolder, Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,14 +66,6 @@ def on_tiny(tiny: Path, **changes: Any) -> Settings:  # noqa: ANN401 - any setti
         "experiment": "bench",
     }
     return Settings.of(base | changes)
-
-
-def slow_host(**how: Any) -> StandIn:  # noqa: ANN401 - any of the stand-in's fields
-    return StandIn([FakeModel("a:1b")], **{"latency_s": 0.1, **how})
-
-
-def recorded() -> Counter[str]:
-    return Counter(run.key for run in runs("bench") if run.status == "done")
 
 
 def test_a_collection_on_the_embedded_engine_runs_to_its_end(jobs: Jobs, tiny: Path) -> None:
@@ -157,50 +155,6 @@ def test_a_job_whose_service_has_gone_is_told_done_when_it_was(home: Path, jobs:
         (found,) = jobs.reconcile()
     assert (found.job_id, found.state, found.exit_code) == (job_id, "done", 0)
     assert len(recorded()) == 2
-
-
-def test_killed_is_interrupted_and_resumable(jobs: Jobs) -> None:
-    """After `kill -9` the job is interrupted and says so; resumed, it records each cell once."""
-    with running(slow_host(latency_s=0.5)) as host:
-        job = jobs.start_collect(settings_on(host), by="anna")
-        wait_until(lambda: len(events_of(job)) >= 4)
-        psutil.Process(job.pid).kill()
-        broken = ended(jobs, job)
-        assert (broken.state, broken.exit_code) == ("interrupted", None)
-        assert "killed" in jobs.reason(broken)
-        assert jobs.progress(job.job_id).resident == ()
-        with (Path(job.folder) / "events.jsonl").open("a") as events:
-            events.write('{"event": "cell", "torn')
-        host.latency_s = 0
-        jobs.resume(job.job_id)
-        assert ended(jobs, job).state == "done", jobs.log(job.job_id)
-        assert jobs.progress(job.job_id).done >= 15
-        assert len(events_of(job, "plan")) == 2
-        assert len(host.chats) <= 17
-    wait_until(lambda: len(recorded()) == 16)
-    assert set(recorded().values()) == {1}
-
-
-def test_a_killed_process_runs_until_it_has_let_go_of_its_locks(tmp_path: Path) -> None:
-    """The first thread of a killed process is seen dead before the others: only then are its locks free."""
-    folder, lock = JobFolder(tmp_path), tmp_path / "its.lock"
-    code = (
-        "import fcntl, sys, threading, time;"
-        "file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); weight = bytearray(10**8);"
-        "[threading.Thread(target=time.sleep, args=(60,), daemon=True).start() for _ in range(8)];"
-        "print(flush=True); time.sleep(60)"
-    )
-    for _ in range(5):
-        command = [sys.executable, "-c", code, str(lock), str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as child, lock.open("a") as probe:
-            assert child.stdout
-            child.stdout.readline()
-            process = Started(pid=child.pid, at=psutil.Process(child.pid).create_time())
-            assert folder.find(process)
-            child.kill()
-            while folder.find(process):
-                pass
-            fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_of_two_starts_at_once_one_is_refused(home: Path, jobs: Jobs) -> None:
@@ -313,55 +267,6 @@ def test_a_cancellation_is_brought_to_its_end_by_the_next_service(home: Path, jo
         assert time.monotonic() - began < 10
 
 
-def test_a_strangers_process_is_never_signalled(home: Path, jobs: Jobs) -> None:
-    """A pid that is another process's by now, by its start or by its command, is left alone."""
-    rows = Store(home / "service.db").jobs
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
-        at = psutil.Process(stranger.pid).create_time()
-        for number, started in enumerate((at, at - 100)):
-            folder = home / "jobs" / str(number)
-            folder.mkdir(parents=True)
-            job = Job(
-                job_id=str(number),
-                kind="collect",
-                title="",
-                experiment="bench",
-                params={"host": "h", "settings": {}, "logins": [], "cwd": "/"},
-                folder=str(folder),
-                by="anna",
-                created_ms=0,
-                state="running",
-                pid=stranger.pid,
-                pid_started=started,
-            )
-            rows.add(job)
-            with pytest.raises(CheckFailed, match="interrupted"):
-                jobs.cancel(job.job_id)
-        assert stranger.poll() is None
-        stranger.kill()
-    with running(slow_host()) as host:
-        mine = jobs.start_collect(settings_on(host), by="anna")
-        rows.change(mine.job_id, ("running",), pid_started=(mine.pid_started or 0) - 100)
-        assert jobs.get(mine.job_id).state == "interrupted"
-        process = psutil.Process(mine.pid)
-        assert process.is_running()
-        process.kill()
-
-
-def test_a_process_whose_service_died_too_soon_is_found(home: Path, jobs: Jobs) -> None:
-    """A service that ends before it can write down the pid leaves a job that the next one takes up."""
-    with running(slow_host(latency_s=0.5)) as host:
-        job = jobs.start_collect(settings_on(host, n_scenarios=4), by="anna")
-        wait_until(lambda: events_of(job))
-        Store(home / "service.db").jobs.change(
-            job.job_id, ("running",), state="queued", pid=None, pid_started=None
-        )
-        found = open_jobs(home).get(job.job_id)
-        assert (found.state, found.pid) == ("running", job.pid)
-        assert open_jobs(home).cancel(job.job_id).job_id == job.job_id
-        assert ended(jobs, job).state == "cancelled"
-
-
 def test_a_password_is_on_no_command_line_and_in_no_file(
     home: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,8 +282,11 @@ def test_a_password_is_on_no_command_line_and_in_no_file(
         files = [path for path in home.rglob("*") if path.is_file()]
         assert files
         assert not [path for path in files if b"geheim" in path.read_bytes()]
-        with pytest.raises(BadInput, match="password"):
+        with pytest.raises(BadInput, match="service with MLFLOW_TRACKING_URI set"):
             open_jobs(home).resume(job.job_id)
+        again = open_jobs(home, own=settings_on(host, mlflow_url=url)).resume(job.job_id)
+        psutil.Process(again.pid).kill()
+        assert ended(jobs, job).state == "interrupted"
         monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
         again = open_jobs(home).resume(job.job_id)
         assert psutil.Process(again.pid).environ()["MLFLOW_TRACKING_URI"] == url
@@ -402,20 +310,6 @@ def test_rules_and_models_judge_as_jobs(jobs: Jobs) -> None:
     assert (summary["judge"], summary["judged"]) == ("proxy", 5)
     again = ended(jobs, jobs.start_judging(Settings.of({"experiment": "bench"}), "proxy", by="anna"))
     assert "nothing that proxy has not judged" in jobs.reason(again)
-
-
-def test_a_process_that_cannot_be_started_is_a_failed_job(home: Path, jobs: Jobs, tmp_path: Path) -> None:
-    """The folder that it was started from is gone: the job says so and can be resumed once it is back."""
-    with running(slow_host()) as host:
-        job = jobs.start_collect(settings_on(host), by="anna")
-        psutil.Process(job.pid).kill()
-        ended(jobs, job)
-    gone = replace(job, job_id="gone", state="failed", params={**job.params, "cwd": str(tmp_path / "gone")})
-    Store(home / "service.db").jobs.add(gone)
-    with pytest.raises(Unavailable, match="gone"):
-        jobs.resume("gone")
-    assert jobs.get("gone").state == "failed"
-    assert "could be started" in jobs.reason(jobs.get("gone"))
 
 
 def test_there_is_no_such_job(jobs: Jobs) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -109,6 +112,29 @@ def test_an_address_that_does_not_answer_is_tried_again(store: Store) -> None:
         deliver_due(store, Hook(url=url, secret=SECRET), now_ms())
     assert {one.state for one in store.deliveries.page()} == {"waiting"}
     assert all(one.last_error for one in store.deliveries.page())
+
+
+def test_a_receiver_that_drips_is_given_up_after_a_while(store: Store) -> None:
+    """One that sends a byte now and then, and never a whole answer, holds nothing up."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stop = threading.Event()
+
+        def drip() -> None:
+            accepted, _ = server.accept()
+            with accepted, suppress(OSError):
+                while not stop.wait(0.05):
+                    accepted.sendall(b"H")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        mail(store)
+        hook = Hook(url=f"http://127.0.0.1:{server.getsockname()[1]}/", secret=SECRET)
+        assert deliver_due(store, hook, now_ms(), longest_s=0.5) == 1
+        stop.set()
+        thread.join(timeout=20)
+    [kept] = store.deliveries.page()
+    assert (kept.state, kept.attempts) == ("waiting", 1)
+    assert kept.last_error
 
 
 def test_waits_grow_and_end() -> None:

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tipbench.api import bench, health, hooks, jobs, judging, tokens
-from tipbench.api.errors import error_response, handle_errors, refused
+from tipbench.api import bench, description, health, hooks, jobs, judging, policies, tip_reports, tokens
+from tipbench.api.errors import error_response, handle_errors
 from tipbench.api.hooks import background
+from tipbench.api.tip_description import describe_tips
+from tipbench.api.tips import TIP_PATHS, Door, TipRoutes
 
-__all__ = ["background", "error_response", "handle_errors", "refused", "routers"]
+__all__ = [
+    "TIP_PATHS",
+    "Door",
+    "TipRoutes",
+    "background",
+    "describe_tips",
+    "error_response",
+    "handle_errors",
+    "routers",
+    "tip_routers",
+]
+
+
+def tip_routers() -> list[APIRouter]:
+    """What is served beside the tip routes where nothing but tips is."""
+    return [health.alive, tip_reports.router]
 
 
 def routers() -> list[APIRouter]:
-    return [module.router for module in (health, tokens, bench, jobs, judging, hooks)]
+    modules = (health, description, tokens, bench, jobs, judging, policies, hooks)
+    return [*tip_routers(), *(module.router for module in modules)]

@@ -14,11 +14,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from tipbench.errors import (
     BadInput,
     BadSetting,
     CheckFailed,
+    Conflict,
     EngineFailure,
     HostBusy,
     Interrupted,
@@ -34,6 +36,7 @@ from tipbench.workflows.judging_room import WrongAnswer
 # The first class that an error is one of decides.
 _STATUS: tuple[tuple[type[TipbenchError], int, str], ...] = (
     (NotFound, 404, "not_found"),
+    (Conflict, 409, "conflict"),
     (BadSetting, 422, "bad_setting"),
     (ModelRefused, 422, "model_refused"),
     (BadInput, 422, "bad_input"),
@@ -105,14 +108,20 @@ def error_response(error: Exception) -> ErrorResponse:
         return _invalid(error.errors())
     if isinstance(error, NotAllowed):
         return _refused(error)
-    if isinstance(error, HTTPException) and error.status_code == 400:
-        return _answer(422, "bad_input", "the body cannot be read as JSON", fields={"body": "is not JSON"})
+    if isinstance(error, ClientDisconnect):
+        return _answer(400, "bad_request", "the request ended before all of it was sent")
     if isinstance(error, HTTPException):
-        code = _CODES.get(error.status_code, "error")
-        return _answer(error.status_code, code, str(error.detail), headers=error.headers)
+        return _of_http(error)
     if isinstance(error, TipbenchError):
         return _told(error)
     return _answer(500, "internal", "something went wrong in the service; its log says what")
+
+
+def _of_http(error: HTTPException) -> ErrorResponse:
+    if error.status_code == 400:
+        return _answer(422, "bad_input", "the body cannot be read as JSON", fields={"body": "is not JSON"})
+    code = _CODES.get(error.status_code, "error")
+    return _answer(error.status_code, code, str(error.detail), headers=error.headers)
 
 
 def _told(error: TipbenchError) -> ErrorResponse:
@@ -170,14 +179,9 @@ def _answer(
     return ErrorResponse({"error": error}, status_code=status, headers=headers)
 
 
-def refused(_request: Request, refusal: NotAllowed) -> ErrorResponse:
-    """The answer to a request that was turned away before it reached a handler."""
-    return error_response(refusal)
-
-
 def handle_errors(app: FastAPI) -> None:
     """Let every error of the application be told in the one shape."""
-    for kind in (TipbenchError, RequestValidationError, HTTPException, Exception):
+    for kind in (TipbenchError, RequestValidationError, HTTPException, ClientDisconnect, Exception):
         app.add_exception_handler(kind, _handler)
 
 

@@ -101,7 +101,8 @@ def run_request() -> type[BaseModel]:
     fields: dict[str, Any] = {row.name: _field(row) for row in run_rows()}
     return create_model(
         "RunRequest",
-        __config__=ConfigDict(extra="forbid"),
+        # Names that are not known are refused where the values are checked, with all else that is wrong.
+        __config__=ConfigDict(extra="allow", json_schema_extra={"additionalProperties": False}),
         __doc__="What to collect. What is left out, or null, takes its default.",
         **fields,
     )
@@ -115,26 +116,34 @@ def _field(row: Row[Any]) -> tuple[Any, Any]:
 
 def checked_settings(service: Service, values: Mapping[str, Any]) -> Settings:
     """The settings that a request asks for; BadFields names every field that is wrong."""
-    given = {name: value for name, value in values.items() if value is not None}
-    wrong: dict[str, str] = {}
-    for name, value in given.items():
-        try:
-            _check_texts(name, value)
-            service.settings({name: value})
-        except BadSetting as error:
-            wrong[name] = error.message
+    wrong = _wrong_fields(service, values)
     if wrong:
         raise BadFields(wrong)
-    return service.settings(given)
+    return service.settings(values)
+
+
+def _wrong_fields(service: Service, values: Mapping[str, Any]) -> dict[str, str]:
+    wrong = {name[:100]: "there is no such field" for name in values if name not in RUN_SETTINGS}
+    for name, value in values.items():
+        try:
+            if name in RUN_SETTINGS and value is not None:
+                _check_texts(name, value)
+                service.settings({name: value})
+        except BadSetting as error:
+            wrong[name] = error.message
+    return wrong
 
 
 def collection_settings(service: Service, values: Mapping[str, Any]) -> Settings:
     """As `checked_settings`, for a collection that could be started: its suite is there, and its prompts."""
-    settings = checked_settings(service, values)
+    wrong = _wrong_fields(service, values)
     try:
-        load_suite(settings.suite)
+        load_suite(service.settings({"suite": None if "suite" in wrong else values.get("suite")}).suite)
     except (NotFound, SuiteError) as error:
-        raise BadFields({"suite": str(error)}) from None
+        wrong["suite"] = str(error)
+    if wrong:
+        raise BadFields(wrong)
+    settings = service.settings(values)
     try:
         make_grid(settings)
     except NotFound as error:
@@ -164,4 +173,4 @@ def experiment_settings(service: Service, experiment: str) -> Settings:
     except BadSetting as error:
         if error.name != "experiment":
             raise
-        raise NotFound(f"there is no experiment {experiment!r}") from None
+        raise NotFound(f"there is no experiment that can be opened by this name: {error.message}") from None

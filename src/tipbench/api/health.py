@@ -14,6 +14,7 @@ from tipbench.api.errors import documented
 from tipbench.workflows.doctor import examine
 
 router = APIRouter(tags=["health"], route_class=GuardedRoute)
+alive = APIRouter(tags=["health"], route_class=GuardedRoute)
 _SHOWN = ("tipbench", "mlflow-skinny", "fastapi", "uvicorn", "ollama", "xllamacpp")
 
 
@@ -30,7 +31,7 @@ class FindingAnswer(BaseModel):
     fix: str = Field(examples=["ollama serve"])
 
 
-@router.get("/health")
+@alive.get("/health")
 async def health() -> Alive:
     """The service answers. It looks at nothing else."""
     return Alive(status="ok")

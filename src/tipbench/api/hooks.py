@@ -59,15 +59,14 @@ async def batch(
         raise NotFound("webhooks are off here: the service has no TIPBENCH_WEBHOOK_SECRET")
     body = await raw_body(request)
     said = Signed(timestamp=x_tipbench_timestamp, nonce=x_tipbench_nonce, signature=x_tipbench_signature)
-    return await run_in_threadpool(_apply, service, said, body)
+    ip = request.client.host if request.client else ""
+    return await run_in_threadpool(_apply, service, said, body, ip)
 
 
-def _apply(service: Service, said: Signed, body: bytes) -> AppliedAnswer:
+def _apply(service: Service, said: Signed, body: bytes, ip: str) -> AppliedAnswer:
     secret = service.config.webhook_secret
     check_signed(said, body, secret=secret, seen=service.store.seen, now_ms=now_ms())
-    told = apply_upload(service, body, who=None)
-    service.audit(None, "hook.apply", told["batch"], f"{told['new']} new verdicts by {told['judge']}")
-    return AppliedAnswer.model_validate(told)
+    return AppliedAnswer.model_validate(apply_upload(service, body, who=None, ip=ip))
 
 
 @router.get("/deliveries")

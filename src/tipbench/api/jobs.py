@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
@@ -16,15 +17,15 @@ from pydantic import BaseModel, Field
 from tipbench.api.access import Admin, GuardedRoute, TheService
 from tipbench.api.errors import documented
 from tipbench.store import Job
-from tipbench.workflows.access import Principal
+from tipbench.workflows.access import COOKIE, Principal
 from tipbench.workflows.job_states import LIVE
 from tipbench.workflows.jobs import RESUMABLE
-from tipbench.workflows.service_state import Service
+from tipbench.workflows.service_state import Service, now_ms
 
 router = APIRouter(
     prefix="/api/jobs", tags=["jobs"], route_class=GuardedRoute, responses=documented(404, 422, 503)
 )
-_QUIET_S = 15.0
+_QUIET_S = 5.0
 _RETRY_MS = 3000
 _MOST_BYTES = 10**15 - 1
 
@@ -161,6 +162,7 @@ def log(
     },
 )
 async def events(
+    request: Request,
     service: TheService,
     _who: Admin,
     job_id: str,
@@ -171,7 +173,8 @@ async def events(
 ) -> Response:
     """The job's events as they happen. With `Last-Event-ID`, or else `after`, it goes on after that one.
 
-    Each is a message with a JSON object; a last one of the type `end` has the job's state.
+    Each is a message with a JSON object; a last one of the type `end` has the job's state. A stream that ends
+    without it is to be taken up again: the service was stopped, or the caller's token was revoked.
     """
     job = await run_in_threadpool(service.jobs.get, job_id)
     # A browser that connects again repeats its first address: what it has seen since counts more.
@@ -182,9 +185,21 @@ async def events(
     if (last_event_id or after is not None) and job.state not in LIVE and not first:
         return Response(status_code=204)
     return StreamingResponse(
-        _stream(service, job_id, first, found, seen=seen),
+        _stream(service, job_id, first, found, seen=seen, may=lambda: _may(service, request)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+def _may(service: Service, request: Request) -> bool:
+    """Whether who asked may still ask: a token that was revoked since ends what it began."""
+    return (
+        service.access.principal(
+            authorization=request.headers.get("authorization", ""),
+            cookie=request.cookies.get(COOKIE, ""),
+            now_ms=now_ms(),
+        )
+        is not None
     )
 
 
@@ -201,16 +216,22 @@ async def _stream(
     rest: AsyncIterator[tuple[int, Mapping[str, Any]]],
     *,
     seen: int = 0,
+    may: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[str]:
     """The events in the form that browsers read, a comment whenever nothing came for a while."""
     yield f"retry: {_RETRY_MS}\n\n"
-    last = seen
+    last, asked = seen, time.monotonic()
     for last, event in first:
         yield _event(last, event)
     async for last, event in rest:
+        if time.monotonic() - asked >= _QUIET_S:
+            if not await run_in_threadpool(may):
+                return
+            asked = time.monotonic()
         yield ": quiet\n\n" if event["event"] == "quiet" else _event(last, event)
     job = await run_in_threadpool(service.jobs.get, job_id)
-    yield f"id: {last}\nevent: end\ndata: {json.dumps({'state': job.state})}\n\n"
+    if job.state not in LIVE:
+        yield f"id: {last}\nevent: end\ndata: {json.dumps({'state': job.state})}\n\n"
 
 
 def _event(number: int, event: Mapping[str, Any]) -> str:

@@ -204,7 +204,6 @@ async def apply(service: TheService, who: JudgeOrAdmin, request: Request) -> App
     """Apply a filled-in judge's file, all of it or nothing. 409 where the hidden items speak against it."""
     data = await uploaded_file(request)
     told = await run_in_threadpool(apply_upload, service, data, who=who)
-    await run_in_threadpool(service.audit, who, "judge.apply", told["batch"], f"{told['new']} new verdicts")
     return AppliedAnswer.model_validate(told)
 
 
@@ -215,12 +214,9 @@ def stroke(room: TheRoom, who: JudgeOrAdmin, batch: str, item: str, body: Stroke
 
 
 @router.post("/batches/{batch}/submit", responses=documented(409))
-def submit(
-    service: TheService, room: TheRoom, who: JudgeOrAdmin, batch: str, body: SubmitRequest | None = None
-) -> AppliedAnswer:
+def submit(room: TheRoom, who: JudgeOrAdmin, batch: str, body: SubmitRequest | None = None) -> AppliedAnswer:
     """Hand a batch in. 409 with the reason where it is rejected; what you scored is kept then."""
     told = room.submit(batch, who, partial=body is not None and body.partial)
-    service.audit(who, "judge.submit", batch, f"{told['new']} new verdicts")
     return AppliedAnswer.model_validate(told)
 
 
@@ -259,8 +255,9 @@ def export(
 @router.post("/{experiment}/auto", status_code=202, responses=documented(409))
 def auto(service: TheService, who: Admin, experiment: ExperimentName, body: AutoRequest) -> Started:
     """Let a model, or the proxy's rules, judge what it has not judged yet."""
-    if body.base_url and body.base_url != os.environ.get("OPENAI_BASE_URL"):
+    own = os.environ.get("OPENAI_BASE_URL", "")
+    if body.base_url and body.base_url.rstrip("/") != own.rstrip("/"):
         raise BadFields({"base_url": "it is set where the service is started, as OPENAI_BASE_URL"})
-    settings = experiment_settings(service, experiment)
+    settings = service.judging_settings(experiment_settings(service, experiment).experiment)
     job = service.jobs.start_judging(settings, body.judge, by=who.name, same_family=body.same_family)
     return started(service, who, job)

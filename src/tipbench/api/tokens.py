@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from tipbench.api.access import Admin, Anybody, GuardedRoute, TheService
@@ -13,7 +13,7 @@ from tipbench.api.errors import documented
 from tipbench.api.fields import Strict, Text
 from tipbench.store import Token
 from tipbench.workflows import tokens as workflow
-from tipbench.workflows.access import Principal, Role
+from tipbench.workflows.access import PersonKind, Principal, Role
 
 router = APIRouter(prefix="/api", tags=["access"], route_class=GuardedRoute, responses=documented(422, 503))
 _LARGEST_ID = 2**63 - 1
@@ -34,6 +34,7 @@ class TokenAnswer(BaseModel):
     created_ms: int
     last_used_ms: int | None
     revoked_ms: int | None
+    kind: PersonKind = Field(description="what a judge who has it is: a person, or a program that judges")
 
 
 class TokenRequest(Strict):
@@ -41,6 +42,7 @@ class TokenRequest(Strict):
 
     name: Text
     role: Role
+    kind: PersonKind = "human"
 
 
 class NewToken(BaseModel):
@@ -75,27 +77,27 @@ def list_tokens(service: TheService, _who: Admin, *, revoked: bool = False) -> l
 
 
 @router.post("/tokens", status_code=201)
-def create_token(
-    service: TheService, who: Admin, body: TokenRequest, request: Request, response: Response
-) -> NewToken:
+def create_token(service: TheService, who: Admin, body: TokenRequest, response: Response) -> NewToken:
     """Make a token. It is in this answer and nowhere else."""
-    plain = workflow.create_token(service.store, name=body.name, role=body.role, by=_doer(who, request))
+    plain = workflow.create_token(
+        service.store, name=body.name, role=body.role, kind=body.kind, by=_doer(who)
+    )
     response.headers["Cache-Control"] = "no-store"
-    return NewToken(name=body.name, role=body.role, token=plain)
+    return NewToken(name=body.name.strip(), role=body.role, token=plain)
 
 
-@router.delete("/tokens/{name}", responses=documented(404))
-def revoke_token(service: TheService, who: Admin, name: str, request: Request) -> TokenAnswer:
+@router.delete("/tokens/{name:path}", responses=documented(404))
+def revoke_token(service: TheService, who: Admin, name: str) -> TokenAnswer:
     """End a token, and every session that was begun with it, at once."""
-    return _told(workflow.revoke_token(service.store, name, by=_doer(who, request)))
+    return _told(workflow.revoke_token(service.store, name, by=_doer(who)))
 
 
 def _told(token: Token) -> TokenAnswer:
     return TokenAnswer(**{field: getattr(token, field) for field in TokenAnswer.model_fields})
 
 
-def _doer(who: Principal, request: Request) -> workflow.Doer:
-    return workflow.Doer(who=who.name, role=who.role, ip=request.client.host if request.client else "")
+def _doer(who: Principal) -> workflow.Doer:
+    return workflow.Doer(who=who.name, role=who.role, ip=who.ip)
 
 
 @router.get("/audit")

@@ -10,7 +10,22 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tipbench.cli import bench, compare, demo, doctor, engine, judge, ledger, serve, suite, token
+from tipbench.cli import (
+    bandit,
+    bench,
+    compare,
+    demo,
+    doctor,
+    engine,
+    judge,
+    ledger,
+    promote,
+    serve,
+    ship,
+    sim,
+    suite,
+    token,
+)
 from tipbench.cli.screen import say
 from tipbench.errors import Interrupted, TipbenchError
 
@@ -51,14 +66,18 @@ def root(
 
 bench.add_to(app)
 compare.add_to(app)
+ship.add_to(app)
 ledger.add_to(app)
 doctor.add_to(app)
 demo.add_to(app)
 serve.add_to(app)
+sim.add_to(app)
+promote.add_to(app)
 app.add_typer(judge.app, name="judge")
 app.add_typer(suite.app, name="suite")
 app.add_typer(engine.app, name="engine")
 app.add_typer(token.app, name="token")
+app.add_typer(bandit.app, name="bandit")
 
 
 def main() -> NoReturn:

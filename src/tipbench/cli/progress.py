@@ -29,7 +29,7 @@ def follow(*, events: str | None, quiet: bool) -> Iterator[Emit]:
     with ExitStack() as stack:
         listeners: list[Emit] = []
         if events is not None:
-            listeners.append(stack.enter_context(_events_file(events)))
+            listeners.append(stack.enter_context(events_file(events)))
         if quiet:
             listeners.append(_notices)
         else:
@@ -43,7 +43,7 @@ def follow(*, events: str | None, quiet: bool) -> Iterator[Emit]:
 
 
 @contextmanager
-def _events_file(path: str) -> Iterator[Emit]:
+def events_file(path: str) -> Iterator[Emit]:
     """Each event as one JSON line with its time, written at once so that a reader can follow."""
     try:
         file = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by the with below

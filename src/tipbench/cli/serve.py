@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from importlib import import_module
 from typing import Annotated
 
@@ -9,6 +10,12 @@ import typer
 
 from tipbench.cli.options import settings_options
 from tipbench.settings import Settings
+
+
+class Part(str, Enum):
+    """What can be served alone."""
+
+    tips = "tips"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,6 +30,13 @@ def serve_command(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="on which port; 0 takes a free one")
     ] = 8700,
+    only: Annotated[
+        Part | None, typer.Option("--only", help="serve nothing but tips: no pages, no bench")
+    ] = None,
+    shadow: Annotated[
+        list[str] | None,
+        typer.Option("--shadow", help="switch a registered shadow on; may be repeated"),
+    ] = None,
     expose: Annotated[
         bool,
         typer.Option("--expose-to-the-network", help="allow a --host that other machines can reach"),
@@ -31,10 +45,11 @@ def serve_command(
     """Serve the pages and the API: start a bench, watch it, judge it, read the answer.
 
     The first start makes an admin token and shows it once; `tipbench token create` makes others.
-    Collections that were started here go on when this ends.
+    Collections that were started here go on when this ends. An app asks for tips at /recommend and tells at
+    /reward what came of them; `--only tips` serves that alone.
     """
     from tipbench.workflows.service_state import ServiceConfig
 
-    config = ServiceConfig.from_environment(host=host, port=port, settings=settings)
+    config = ServiceConfig.from_environment(host=host, port=port, settings=settings, shadows=shadow or ())
     # By name: the service stands above the commands, as it is made of the API and the pages beside them.
-    import_module("tipbench.service").main(config, exposed=expose)
+    import_module("tipbench.service").main(config, exposed=expose, only_tips=only is Part.tips)

@@ -25,6 +25,13 @@ class TokenRole(str, Enum):
     service = "service"
 
 
+class JudgeKind(str, Enum):
+    """What a judge is."""
+
+    human = "human"
+    agent = "agent"
+
+
 @app.command("create")
 def create(
     *,
@@ -33,6 +40,9 @@ def create(
         TokenRole,
         typer.Option("--role", help="admin may do everything, judge only judge, service only ask for tips"),
     ],
+    kind: Annotated[
+        JudgeKind, typer.Option("--kind", help="agent for a judge that is a program: its verdicts say so")
+    ] = JudgeKind.human,
 ) -> None:
     """Make a token and show it, this once: only its hash is kept. It stands alone on the last line.
 
@@ -41,7 +51,7 @@ def create(
     from tipbench.workflows.tokens import create_token, open_store, os_user
 
     with open_store() as store:
-        plain = create_token(store, name=name, role=role.value, by=os_user())
+        plain = create_token(store, name=name, role=role.value, kind=kind.value, by=os_user())
     tell(
         f"a token for {name.strip()!r}, role {role.value}; it cannot be shown again. To take it away: "
         f"{typed('token', 'revoke', name.strip())}"

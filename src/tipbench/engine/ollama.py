@@ -65,6 +65,8 @@ class OllamaHost:
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
             # A proxy set for the outside world must not be asked for the machine's own ports.
             trust_env=not is_loopback(host.url),
+            # The address that was asked for was allowed; where it leads to was not.
+            follow_redirects=False,
             event_hooks={"response": [_tap]},
         )
 

@@ -4,6 +4,9 @@ address       what people write for a ledger, and the part of it that may be sho
 mlflow_store  MLflow in plain values, the one file that imports it
 mlflow_ledger one run per cell, exactly once; shape, pins and chunks say how it looks there
 batches       one run per batch, and what was applied to it
+registry      MLflow's registries: prompts, and models with versions and aliases
+shipments     one model version per shipping; an alias says which is in force
+notes         one run for each thing else that is worth keeping: simulations, gates
 words         how readers learn that something was written
 memory        the same without MLflow
 spool         results that are not recorded yet
@@ -14,6 +17,7 @@ cache         what was read, until its revision changes
 from tipbench.ledger.address import public_uri
 from tipbench.ledger.memory import MemoryLedger
 from tipbench.ledger.mlflow_ledger import MlflowLedger, open_ledger
+from tipbench.ledger.notes import Note
 from tipbench.ledger.pins import merge_pins
 from tipbench.ledger.spool import Spool
 from tipbench.ledger.writer import DrainReport, drain, follow
@@ -22,6 +26,7 @@ __all__ = [
     "DrainReport",
     "MemoryLedger",
     "MlflowLedger",
+    "Note",
     "Spool",
     "drain",
     "follow",

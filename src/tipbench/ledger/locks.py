@@ -21,12 +21,37 @@ def file_lock(path: Path, *, patience_s: float) -> Iterator[bool]:
 
     Raises OSError where the file cannot be made.
     """
+    with held_file(path, patience_s=patience_s) as handle:
+        yield handle is not None
+
+
+@contextmanager
+def held_file(path: Path, *, patience_s: float) -> Iterator[int | None]:
+    """As `file_lock`, with the open file: a process that is handed it holds the lock when the block ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        yield _taken(handle, deadline=time.monotonic() + patience_s)
+        yield handle if _taken(handle, deadline=time.monotonic() + patience_s) else None
     finally:
         os.close(handle)
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether somebody has the lock; None where there is no file to ask.
+
+    Asked for as one of many, so that two who look do not see each other.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def _taken(handle: int, *, deadline: float) -> bool:

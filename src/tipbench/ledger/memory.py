@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tipbench.errors import NotFound
-from tipbench.ledger import codec, pins, shape
+from tipbench.ledger import codec, pins, shape, shipments
 from tipbench.ledger.batches import another_batch, checked_id, in_order, no_batch
 from tipbench.ledger.cache import Counts
 from tipbench.ledger.chunks import sha256
@@ -17,7 +17,7 @@ from tipbench.records import ExperimentSummary, RunTexts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Sampling, Shipped
 
 
 class MemoryLedger:
@@ -30,6 +30,9 @@ class MemoryLedger:
         self._pins: dict[str, Pin] = {}
         self._runs: dict[str, dict[str, tuple[Run, RunTexts]]] = {}
         self._batches: dict[str, dict[str, Batch]] = {}
+        self._samplings: dict[str, dict[str, Sampling]] = {}
+        self._shipments: dict[str, list[Shipped]] = {}
+        self._in_force: dict[str, int] = {}
 
     def pin(self, experiment: str, pin: Pin) -> Pin:
         held = self._pins.get(experiment)
@@ -74,6 +77,7 @@ class MemoryLedger:
             tags=shape.tags_of(result),
             metrics=shape.metrics_of(result),
         )
+        self._samplings.setdefault(experiment, {})[run_id] = shape.sampling_of(row)
         run = shape.run_of(row, experiment=experiment, candidates=texts[shape.CANDIDATES])
         self._runs[experiment][run.key] = (
             run,
@@ -154,3 +158,25 @@ class MemoryLedger:
                     raise shape.not_one_run(run_id, [], uri=self.uri)
                 run, texts = held[run_id]
                 self._runs[experiment][run.key] = (shape.marked(run, mark), texts)
+
+    def samplings(self, experiment: str) -> dict[str, Sampling]:
+        return dict(self._samplings.get(experiment, {}))
+
+    def add_shipment(self, shipped: Shipped) -> Shipped:
+        with self._lock:
+            held = self._shipments.setdefault(shipped.suite_id, [])
+            new = shipments.from_tags(len(held) + 1, shipments.to_tags(shipped), where=self.uri)
+            held.append(new)
+        return new
+
+    def set_shipped(self, suite_id: str, version: int) -> None:
+        if version not in {one.version for one in self.shipments(suite_id)}:
+            raise shipments.no_version(suite_id, version, uri=self.uri)
+        self._in_force[suite_id] = version
+
+    def shipped(self, suite_id: str) -> Shipped | None:
+        number = self._in_force.get(suite_id)
+        return next((one for one in self.shipments(suite_id) if one.version == number), None)
+
+    def shipments(self, suite_id: str) -> list[Shipped]:
+        return list(self._shipments.get(suite_id, []))

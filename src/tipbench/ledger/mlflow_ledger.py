@@ -16,6 +16,9 @@ from tipbench.ledger.cache import Cache, Counts
 from tipbench.ledger.chunks import Damaged
 from tipbench.ledger.claims import CellsBusy, Claims, writer_of
 from tipbench.ledger.mlflow_store import Store
+from tipbench.ledger.notes import Notes
+from tipbench.ledger.registry import Registry
+from tipbench.ledger.shipments import Shipments
 from tipbench.ledger.words import Words
 from tipbench.records import ExperimentSummary, RunTexts
 
@@ -25,8 +28,9 @@ if TYPE_CHECKING:
 
     from tipbench.ledger.claims import Held
     from tipbench.ledger.mlflow_store import ExperimentRow
+    from tipbench.ledger.notes import Note
     from tipbench.ledger.shape import Row
-    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Sampling, Shipped
 
 REVISION = "tipbench.revision"
 MARKS = "tipbench.marks."
@@ -58,6 +62,8 @@ class MlflowLedger:
         self._cache = Cache(home / "cache.db")
         self._batches = Batches(store, self._cache)
         self._marks = Words(store, MARKS)
+        self._registry = Registry(store)
+        self._shipments = Shipments(self._registry)
         self._registered: set[tuple[str, str]] = set()
 
     @property
@@ -266,6 +272,10 @@ class MlflowLedger:
             url=self._page(found.experiment_id),
         )
 
+    def note(self, experiment: str, note: Note) -> str:
+        """Record something that is neither cell nor batch, once; the id of its run."""
+        return Notes(self._store).add(experiment, note)
+
     def add_batch(self, batch: Batch) -> None:
         self._batches.add(self._existing(batch.experiment), batch)
 
@@ -299,6 +309,23 @@ class MlflowLedger:
             now = [_marked(run, marks) for run in cached]
             self._cache.keep(self.uri, found.experiment_id, revision, now)
 
+    def samplings(self, experiment: str) -> dict[str, Sampling]:
+        found = self._experiment(experiment)
+        rows = self._store.cells(found.experiment_id) if found else []
+        return {row.run_id: shape.sampling_of(row) for row in rows if row.is_complete}
+
+    def add_shipment(self, shipped: Shipped) -> Shipped:
+        return self._shipments.add(shipped)
+
+    def set_shipped(self, suite_id: str, version: int) -> None:
+        self._shipments.put_in_force(suite_id, version)
+
+    def shipped(self, suite_id: str) -> Shipped | None:
+        return self._shipments.in_force(suite_id)
+
+    def shipments(self, suite_id: str) -> list[Shipped]:
+        return self._shipments.all(suite_id)
+
     def _page(self, experiment_id: str) -> str | None:
         return f"{self.uri}/#/experiments/{experiment_id}" if self._store.address.is_server else None
 
@@ -313,8 +340,8 @@ class MlflowLedger:
             if version in self._registered:
                 continue
             try:
-                if version[1] not in self._store.prompt_tags(name, tag=_PROMPT_HASH):
-                    self._store.register_prompt(name, template, {_PROMPT_HASH: version[1]})
+                if version[1] not in self._registry.prompt_tags(name, tag=_PROMPT_HASH):
+                    self._registry.register_prompt(name, template, {_PROMPT_HASH: version[1]})
             except (BadInput, LedgerUnreachable):
                 return
             self._registered.add(version)

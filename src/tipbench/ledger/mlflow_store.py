@@ -61,13 +61,13 @@ class Store:
         self._host_header = host_header
 
     def experiment(self, name: str) -> ExperimentRow | None:
-        found = self._call(lambda client: client.get_experiment_by_name(name))
+        found = self.call(lambda client: client.get_experiment_by_name(name))
         return self._experiment_row(found) if found is not None else None
 
     def experiments(self, *, tag: str) -> list[ExperimentRow]:
         """The experiments that have the tag, whatever its value."""
         where = f"tags.`{tag}` LIKE '%'"
-        found = self._pages(
+        found = self.pages(
             lambda client, token: client.search_experiments(
                 filter_string=where, max_results=_PAGE, page_token=token
             )
@@ -85,14 +85,14 @@ class Store:
                 if code_of(error) != "RESOURCE_ALREADY_EXISTS":
                     raise
 
-        self._call(create)
+        self.call(create)
 
     def tag_experiment(self, experiment_id: str, name: str, value: str) -> None:
-        self._call(lambda client: client.set_experiment_tag(experiment_id, name, value))
+        self.call(lambda client: client.set_experiment_tag(experiment_id, name, value))
 
     def untag_experiment(self, experiment_id: str, name: str) -> None:
         with suppress(NotFound):  # a second try, or another writer's
-            self._call(lambda client: client.delete_experiment_tag(experiment_id, name))
+            self.call(lambda client: client.delete_experiment_tag(experiment_id, name))
 
     def cells(self, experiment_id: str) -> list[Row]:
         """All cells of an experiment, complete or not."""
@@ -126,7 +126,7 @@ class Store:
     ) -> Row:
         """Begin a run with its tags. Where an answer got lost, `made` finds the run that was made."""
         first, *rest = portions(tags)
-        row = self._call(
+        row = self.call(
             lambda client: _row(
                 client.create_run(experiment_id, start_time=started_ms, tags=first, run_name=name)
             ),
@@ -142,7 +142,16 @@ class Store:
         entities = _mlflow().entities
         numbers = [entities.Metric(name, value, at_ms, 0) for name, value in metrics.items()]
         texts = [entities.Param(name, value) for name, value in params.items()]
-        self._call(lambda client: client.log_batch(run_id, metrics=numbers, params=texts))
+        self.call(lambda client: client.log_batch(run_id, metrics=numbers, params=texts))
+
+    def write_curves(
+        self, run_id: str, curves: Mapping[str, Sequence[tuple[int, float]]], *, at_ms: int
+    ) -> None:
+        """Numbers that have a value at each of several steps, so that MLflow draws them as a line."""
+        make = _mlflow().entities.Metric
+        points = [make(name, value, at_ms, step) for name, line in curves.items() for step, value in line]
+        parts = [points[start : start + _PAGE] for start in range(0, len(points), _PAGE)]
+        self.call(lambda client: [client.log_batch(run_id, metrics=part) for part in parts])
 
     def write_mark(self, run_id: str, mark: Mark) -> None:
         """The numbers as of now, so that they count before earlier ones, and whether it waits for a judge."""
@@ -150,7 +159,7 @@ class Store:
         now = time.time_ns() // 1_000_000
         numbers = [entities.Metric(name, value, now, 0) for name, value in mark_numbers(mark).items()]
         pending = [entities.RunTag(PENDING, str(mark.judge_pending).lower())]
-        self._call(lambda client: client.log_batch(run_id, metrics=numbers, tags=pending))
+        self.call(lambda client: client.log_batch(run_id, metrics=numbers, tags=pending))
 
     def write_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         for portion in portions(tags):
@@ -158,21 +167,21 @@ class Store:
 
     def _write_portion(self, run_id: str, tags: Mapping[str, str]) -> None:
         every = [_mlflow().entities.RunTag(name, value) for name, value in tags.items()]
-        self._call(lambda client: client.log_batch(run_id, tags=every))
+        self.call(lambda client: client.log_batch(run_id, tags=every))
 
     def untag(self, run_id: str, name: str) -> None:
         with suppress(NotFound):  # a second try, when the answer to the first got lost
-            self._call(lambda client: client.delete_tag(run_id, name))
+            self.call(lambda client: client.delete_tag(run_id, name))
 
     def delete_run(self, run_id: str) -> None:
-        self._call(lambda client: client.delete_run(run_id))
+        self.call(lambda client: client.delete_run(run_id))
 
     def reopen(self, run_id: str) -> None:
-        self._call(lambda client: client.update_run(run_id, status="RUNNING"))
+        self.call(lambda client: client.update_run(run_id, status="RUNNING"))
 
     def end(self, run_id: str, *, failed: bool, ended_ms: int) -> None:
         status = "FAILED" if failed else "FINISHED"
-        self._call(lambda client: client.set_terminated(run_id, status=status, end_time=ended_ms))
+        self.call(lambda client: client.set_terminated(run_id, status=status, end_time=ended_ms))
 
     def put_texts(self, row: Row, texts: Mapping[str, str]) -> bool:
         """Keep the texts as artifacts; False where the run's artifacts are out of reach from here."""
@@ -188,7 +197,7 @@ class Store:
         return True
 
     def _put_text(self, row: Row, name: str, text: str) -> None:
-        self._call(lambda _: self._artifact(row, name, text))
+        self.call(lambda _: self._artifact(row, name, text))
 
     def get_text(self, row: Row, name: str) -> str | None:
         """The text of an artifact, None where it is not there or out of reach."""
@@ -197,20 +206,9 @@ class Store:
         if not self._is_served(row):
             return None
         try:
-            return self._call(lambda _: self._artifact(row, name))
+            return self.call(lambda _: self._artifact(row, name))
         except (BadInput, LedgerUnreachable):
             return None
-
-    def prompt_tags(self, name: str, *, tag: str) -> set[str]:
-        """The values that versions of a prompt have under the tag; empty where there is no such prompt."""
-        try:
-            versions = self._call(lambda client: client.search_prompt_versions(name))
-        except NotFound:
-            return set()
-        return {version.tags[tag] for version in versions if tag in version.tags}
-
-    def register_prompt(self, name: str, template: str, tags: Mapping[str, str]) -> None:
-        self._call(lambda client: client.register_prompt(name, template, tags=dict(tags)))
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - MLflow's client
@@ -239,7 +237,7 @@ class Store:
         """Rows in the order of their start, so that none is skipped when others are written meanwhile."""
         if not experiment_ids:
             return []
-        found = self._pages(
+        found = self.pages(
             lambda client, token: client.search_runs(
                 list(experiment_ids),
                 where,
@@ -250,7 +248,7 @@ class Store:
         )
         return list({run.info.run_id: _row(run) for run in found}.values())
 
-    def _pages(self, page: Callable[[Any, str | None], Any]) -> Iterator[Any]:
+    def pages(self, page: Callable[[Any, str | None], Any]) -> Iterator[Any]:
         token: str | None = ""
         while token is not None:
             found = self._page(page, token or None)
@@ -258,7 +256,7 @@ class Store:
             token = found.token or None
 
     def _page(self, page: Callable[[Any, str | None], Any], token: str | None) -> Any:  # noqa: ANN401
-        return self._call(lambda client: page(client, token))
+        return self.call(lambda client: page(client, token))
 
     def _is_local(self, row: Row) -> bool:
         return self.address.path is not None and artifact_files.is_path(row.artifact_uri)
@@ -279,7 +277,7 @@ class Store:
         response.raise_for_status()
         return str(response.content.decode(errors="replace"))
 
-    def _call(
+    def call(
         self,
         ask: Callable[[Any], T],
         *,
@@ -295,7 +293,7 @@ class Store:
                 raise fault(error, self.address) from None
         time.sleep(pauses[0])
         done = perhaps_done()
-        return done if done is not None else self._call(ask, perhaps_done=perhaps_done, pauses=pauses[1:])
+        return done if done is not None else self.call(ask, perhaps_done=perhaps_done, pauses=pauses[1:])
 
     def _ask(self, ask: Callable[[Any], T]) -> T:
         with _sending_host(self._host_header), warnings.catch_warnings():

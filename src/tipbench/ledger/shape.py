@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tipbench.errors import BadInput, NotFound
 from tipbench.ledger import chunks
 from tipbench.ledger.codec import candidates_from_json, candidates_to_json
-from tipbench.records import Run
+from tipbench.records import Run, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -204,6 +204,23 @@ def _identity(row: Row) -> dict[str, Any]:
         "rubric_id": params["rubric_id"],
         "rubric_hash": params["rubric_hash"],
     }
+
+
+def sampling_of(row: Row) -> Sampling:
+    """The options that a run was generated with."""
+    params = row.params
+    try:
+        return Sampling(
+            temperature=float(params["temperature"]),
+            num_ctx=int(params["num_ctx"]),
+            num_predict=int(params["num_predict"]),
+            think=params["think"] == "true",
+        )
+    except (KeyError, ValueError):
+        raise BadInput(
+            f"run {row.run_id} lacks the sampling options that tipbench wrote there; "
+            "delete that run in MLflow and collect again"
+        ) from None
 
 
 def _outcome(row: Row) -> dict[str, Any]:

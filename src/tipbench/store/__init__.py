@@ -16,7 +16,7 @@ from tipbench.store.drafts import DraftItem, Drafts
 from tipbench.store.jobs import Job, Jobs, Kind, State, new_job_id
 from tipbench.store.seen import Seen
 from tipbench.store.signing_keys import Secrets
-from tipbench.store.tokens import ROLES, Role, Token, Tokens, token_name
+from tipbench.store.tokens import KINDS, ROLES, PersonKind, Role, Token, Tokens, token_name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE_NAME",
+    "KINDS",
     "ROLES",
     "Delivery",
     "DeliveryState",
@@ -34,6 +35,7 @@ __all__ = [
     "Entry",
     "Job",
     "Kind",
+    "PersonKind",
     "Role",
     "State",
     "Store",

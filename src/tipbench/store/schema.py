@@ -62,5 +62,8 @@ _SECOND = (
     "CREATE INDEX attempt_at ON attempt (at_ms)",
 )
 
-STEPS = (_FIRST, _SECOND)
+# What a judge with this token is: verdicts of people and of agents are never averaged.
+_THIRD = ("ALTER TABLE token ADD COLUMN kind TEXT NOT NULL DEFAULT 'human'",)
+
+STEPS = (_FIRST, _SECOND, _THIRD)
 VERSION = len(STEPS)

@@ -22,8 +22,19 @@ class Seen:
 
         `keep_ms` must be longer than the time for which a message's own timestamp makes it acceptable.
         """
-        hashed = hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).digest()
         with self._database.writing() as db:
             db.execute("DELETE FROM seen WHERE until_ms <= ?", (now_ms,))
-            added = db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (hashed, now_ms + keep_ms))
+            added = db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (_hashed(nonce), now_ms + keep_ms))
             return added.rowcount == 1
+
+    def has(self, nonce: str, now_ms: int) -> bool:
+        """Whether the nonce came before and is still remembered."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT 1 FROM seen WHERE nonce = ? AND until_ms > ?", (_hashed(nonce), now_ms)
+            ).fetchone()
+        return row is not None
+
+
+def _hashed(nonce: str) -> bytes:
+    return hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).digest()

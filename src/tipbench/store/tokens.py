@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Role = Literal["admin", "judge", "service"]
 ROLES: tuple[Role, ...] = get_args(Role)
+PersonKind = Literal["human", "agent"]
+KINDS: tuple[PersonKind, ...] = get_args(PersonKind)
 
 _LONGEST_NAME = 80
 _LONGEST_TOKEN = 200
@@ -33,7 +35,10 @@ _TOKEN = re.compile(rf"\b(tb_(?:{'|'.join(ROLES)})_[\w-]{{{_SHOWN}}})[\w-]{{14,}
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """A token without what is secret about it. `prefix` is how it begins."""
+    """A token without what is secret about it. `prefix` is how it begins.
+
+    `kind` is what a judge who has it is: a person, or a program that judges as one.
+    """
 
     token_id: int
     name: str
@@ -42,6 +47,7 @@ class Token:
     created_ms: int
     last_used_ms: int | None = None
     revoked_ms: int | None = None
+    kind: PersonKind = "human"
 
 
 class Tokens:
@@ -50,18 +56,17 @@ class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, name: str, role: Role, *, now_ms: int) -> str:
+    def create(self, name: str, role: Role, *, now_ms: int, kind: PersonKind = "human") -> str:
         """A new token in plain text, which nobody can read again. BadSetting where the name is taken."""
         name = token_name(name)
-        if role not in ROLES:
-            raise BadSetting("role", f"{role!r} is not one of {', '.join(ROLES)}")
+        _check_kind(role, kind)
         plain = f"tb_{role}_{secrets.token_urlsafe(32)}"
         with self._database.writing() as db:
             if db.execute("SELECT 1 FROM token WHERE name = ? AND revoked_ms IS NULL", (name,)).fetchone():
                 raise BadSetting("name", f"there is a token named {name!r}; revoke it, or take another name")
             db.execute(
-                "INSERT INTO token (name, role, prefix, hash, created_ms) VALUES (?, ?, ?, ?, ?)",
-                (name, role, _prefix(plain), _hash(plain), now_ms),
+                "INSERT INTO token (name, role, prefix, hash, created_ms, kind) VALUES (?, ?, ?, ?, ?, ?)",
+                (name, role, _prefix(plain), _hash(plain), now_ms, kind),
             )
         return plain
 
@@ -131,11 +136,22 @@ def _live(db: sqlite3.Connection, name: str) -> Row:
     return row
 
 
+def _check_kind(role: Role, kind: PersonKind) -> None:
+    if role not in ROLES:
+        raise BadSetting("role", f"{role!r} is not one of {', '.join(ROLES)}")
+    if kind not in KINDS:
+        raise BadSetting("kind", f"{kind!r} is not one of {', '.join(KINDS)}")
+    if kind == "agent" and role != "judge":
+        raise BadSetting("kind", f"agent is for the role judge, not for {role}")
+
+
 def token_name(given: str) -> str:
     """The name as it is kept; BadSetting where it is empty, too long or not to be seen."""
     name = unicodedata.normalize("NFC", given).strip()
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise BadSetting("name", f"a name has 1 to {_LONGEST_NAME} characters, not {len(name)}")
+    if name in {".", ".."}:
+        raise BadSetting("name", f"{name!r} cannot stand in an address; take another name")
     unseen = next((char for char in name if not char.isprintable() or char in _BLANK), None)
     if unseen is not None:
         raise BadSetting("name", f"the character {unseen!a} cannot be seen; leave it out")

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from tipbench.web import (
     assets,
+    pages_docs,
     pages_experiment,
     pages_experiments,
     pages_jobs,
     pages_judge,
     pages_login,
+    pages_policies,
     pages_run,
     pages_system,
 )
@@ -31,7 +33,9 @@ def routers() -> list[APIRouter]:
         pages_run,
         pages_jobs,
         pages_judge,
+        pages_policies,
         pages_system,
+        pages_docs,
     )
     return [page.router for page in pages]
 

@@ -164,7 +164,8 @@ def _standing(run: Run) -> str:
 
 def _judged(run: Run) -> str:
     judged = int(run.metrics.get("n_judged", 0))
-    return f"{judged} of {len(run.candidates)}" if run.status == "done" else figures.UNKNOWN
+    there = run.status == "done" and run.candidates
+    return f"{judged} of {len(run.candidates)}" if there else figures.UNKNOWN
 
 
 def _tags(run: Run) -> list[str]:

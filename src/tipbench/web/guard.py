@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
@@ -38,7 +39,18 @@ _SENTENCES = {
     500: "something went wrong in the service; its log says what",
 }
 # What is not for people: its errors are told by the API.
-_PROGRAMS = ("/api", "/health", "/openapi.json", "/static")
+_PROGRAMS = (
+    "/api",
+    "/health",
+    "/openapi.json",
+    "/static",
+    "/score",
+    "/reward",
+    "/recommend",
+    "/stats",
+    "/reset",
+    "/signals",
+)
 
 Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 
@@ -95,7 +107,9 @@ def refusal(request: Request, error: Exception) -> Response:
 
 
 def as_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    """With a capital and a full stop; an address or a name at its beginning stays as it is written."""
+    word = re.match(r"[a-z]+(?=[\s,;'’]|:\s|$)", text)
+    return f"{text[:1].upper() if word else text[:1]}{text[1:].rstrip('.')}."
 
 
 def _status(error: Exception) -> int:

@@ -19,6 +19,7 @@ from tipbench.compare.text_reports import report_csv, report_md
 from tipbench.errors import BadInput, CheckFailed
 from tipbench.web.cells import Filter, cells_of
 from tipbench.web.guard import as_sentence, need
+from tipbench.web.pages_jobs import at_work
 from tipbench.web.paging import Paging, paged
 from tipbench.web.render import address, page
 from tipbench.workflows.access import Principal
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 router = APIRouter(include_in_schema=False)
 
 # So much is on the page at first, so that it stays light however much was collected.
-_ROWS, _TILES, _DOTS, _CELLS = 24, 120, 320, 25
+_ROWS, _TILES, _DOTS, _CELLS = 20, 80, 160, 25
 GROUNDS = (
     ("", "whoever counts most"),
     ("human", "people"),
@@ -109,6 +110,7 @@ class View:
     forest: Strips | None
     heat: HeatMap | None
     dots: Strips | None
+    too_many_dots: int
 
 
 @router.get("/experiments/{experiment}")
@@ -122,7 +124,7 @@ def the_experiment(
 ) -> Response:
     service: Service = request.app.state.service
     report, refused = _reported(service, experiment, options)
-    found = cells_of(request, experiment, report)
+    found = cells_of(request, experiment, report or _insisted(service, experiment))
     matching = found.matching(chosen)
     paging = paged(
         matching,
@@ -142,6 +144,8 @@ def the_experiment(
         view=report and _view(report, options),
         filters=found.filters(chosen),
         filtered=bool(chosen.query),
+        waits=any(run.judge_pending for run in found.runs),
+        running=at_work(service, experiment),
         cells=[found.shown(run) for run in paging.shown],
         paging=paging,
     )
@@ -155,6 +159,14 @@ def _reported(service: Service, experiment: str, options: Options) -> tuple[Repo
         return None, as_sentence(str(error).partition("; let a person")[0])
 
 
+def _insisted(service: Service, experiment: str) -> Report | None:
+    """For the cells' titles, where there is nothing that a ranking could stand on."""
+    try:
+        return Options(insist=True).report(service, experiment)
+    except CheckFailed:
+        return None
+
+
 def _view(report: Report, options: Options) -> View:
     rows = report.board.rows
 
@@ -165,6 +177,9 @@ def _view(report: Report, options: Options) -> View:
     here = slice(max(0, paging.first - 1), paging.last)
     means = forest(report)
     best = replace(report, board=replace(report.board, rows=rows[:_TILES]))
+    dots = sum(
+        len(report.facts[row.combination].by_scenario) for row in rows if row.combination in report.facts
+    )
     return View(
         report=report,
         compared=_compared(report),
@@ -176,7 +191,8 @@ def _view(report: Report, options: Options) -> View:
         paging=paging,
         forest=means and replace(means, rows=means.rows[here]),
         heat=heat_map(best),
-        dots=scenario_dots(report) if len(report.titles) * len(rows) <= _DOTS else None,
+        dots=scenario_dots(report) if dots <= _DOTS else None,
+        too_many_dots=dots if dots > _DOTS else 0,
     )
 
 

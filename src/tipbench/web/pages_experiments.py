@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
+from tipbench.compare import figures
 from tipbench.web.guard import need
+from tipbench.web.pages_jobs import at_work
 from tipbench.web.paging import paged
 from tipbench.web.render import address, ago, page, part
 from tipbench.workflows.access import Principal
@@ -34,6 +36,7 @@ class ExperimentRow:
     age: str
     percent: int
     judged_words: str
+    waits: bool
     url: str | None
 
 
@@ -51,13 +54,13 @@ def the_experiments(request: Request, number: int = 1, _who: Principal = need("a
         rows=[experiment_row(one, now) for one in paging.shown],
         paging=paging,
         ledger=settings.mlflow_url or "the embedded store",
-        running=service.store.jobs.page(states=("queued", "running"), limit=5),
+        running=at_work(service),
     )
 
 
 def experiment_row(one: ExperimentSummary, now: int) -> ExperimentRow:
     judged = one.done - one.pending
-    words = "nothing to judge" if not one.done else f"{judged} of {one.done} judged"
+    words = f"{one.pending} of {figures.count(one.done, 'cell')} to judge" if one.done else "nothing to judge"
     return ExperimentRow(
         name=one.name,
         suite_id=one.suite_id,
@@ -67,5 +70,6 @@ def experiment_row(one: ExperimentSummary, now: int) -> ExperimentRow:
         age=ago(one.newest_ms, now),
         percent=part(judged, one.done),
         judged_words="all judged" if one.done and not one.pending else words,
+        waits=one.pending > 0,
         url=one.url,
     )

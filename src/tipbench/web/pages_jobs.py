@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from tipbench.compare import figures
+from tipbench.web import prose
 from tipbench.web.guard import as_sentence, need
 from tipbench.web.render import address, ago, page
+from tipbench.web.simulated import result_of
 from tipbench.workflows.access import Principal
 from tipbench.workflows.job_states import LIVE
 from tipbench.workflows.jobs import RESUMABLE
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
 router = APIRouter(include_in_schema=False)
 
-KINDS = {"collect": "collection", "judge": "judging", "sim": "simulation"}
+KINDS = {"collect": "collection", "judge": "judging", "sim": "simulation", "gate": "gate"}
+SIMULATED = frozenset({"sim", "gate"})
 _SIZE = 30
 _LOG_LINES = 200
+_AT_WORK = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +76,26 @@ def the_job(request: Request, job_id: str, _who: Principal = need("admin")) -> R
         took=_took(job),
         live=job.state in LIVE,
         resumable=job.state in RESUMABLE,
+        judge_next=job.state == "done" and job.kind == "collect",
+        simulated=job.kind in SIMULATED,
+        result=result_of(job, progress),
+        numbers=_numbers(progress) if job.state in LIVE else (),
         progress=progress,
-        bars=[*map(_bar, progress.models), *_judging(progress)],
-        told=told(job, progress, service.jobs.reason(job)),
+        bars=[*(_bar(model, live=job.state in LIVE) for model in progress.models), *_judging(progress)],
+        told=told(job, progress),
+        why=prose.code(_why(service.jobs.reason(job))),
         log=service.jobs.log(job_id, tail=_LOG_LINES),
     )
+
+
+def _numbers(progress: Progress) -> list[tuple[str, str]]:
+    """What the host holds now, and what has not reached the ledger yet."""
+    texts = {
+        "memory resident": figures.gigabytes(progress.resident_bytes or None) if progress.models else "",
+        "loaded": ", ".join(progress.resident),
+        "to record": str(progress.recording_left or ""),
+    }
+    return [(title, text) for title, text in texts.items() if text]
 
 
 def _took(job: Job) -> str:
@@ -86,12 +105,14 @@ def _took(job: Job) -> str:
     return figures.duration(1000 * seconds) if seconds < 100 else figures.count(round(seconds / 60), "minute")
 
 
-def _bar(model: ModelProgress) -> Bar:
+def _bar(model: ModelProgress, *, live: bool) -> Bar:
+    """Of a job that has ended, nothing waits any more."""
+    quiet = {"running", "done"} if live else {"running", "done", "waiting"}
     parts = [
         f"{figures.rate(model.tokens_per_s)} tok/s" if model.tokens_per_s else "",
         figures.gigabytes(model.bytes) if model.bytes else "",
         f"{model.failed} failed" if model.failed else "",
-        model.error or ("" if model.state in {"running", "done"} else model.state),
+        model.error or ("" if model.state in quiet else model.state),
     ]
     told = " · ".join(part for part in parts if part)
     return Bar(name=model.name, done=model.done + model.failed, total=model.total, told=told)
@@ -104,16 +125,44 @@ def _judging(progress: Progress) -> list[Bar]:
     return [Bar(name="judging", done=progress.judged, total=progress.to_judge, told=told)]
 
 
-def told(job: Job, progress: Progress, reason: str) -> str:
+def at_work(service: Service, experiment: str = "") -> list[Job]:
+    """The jobs that wait or run now, of one experiment or of all."""
+    service.jobs.reconcile()
+    live = service.store.jobs.page(states=LIVE)
+    return [job for job in live if experiment in {"", job.experiment}][:_AT_WORK]
+
+
+def _why(reason: str) -> str:
+    return as_sentence(reason) if reason else ""
+
+
+def told(job: Job, progress: Progress) -> str:
     """Where the job stands, in plain words."""
-    why = f" {as_sentence(reason)}" if reason else ""
+    if job.kind in SIMULATED:
+        return _told_of_simulation(job, progress)
+    if job.kind == "judge" and job.state == "done" and progress.to_judge is None:
+        return "Done."  # rules judge at once: they tell of no tip by itself
     return {
         "queued": "It waits for its turn.",
         "running": f"At work: {_far(progress)}.",
         "done": f"Done: {_far(progress)}.",
-        "failed": f"It failed: {_far(progress)}.{why}",
+        "failed": f"It failed: {_far(progress)}.",
         "cancelled": f"Cancelled: {_far(progress)}. What was done is kept.",
-        "interrupted": f"It was broken off: {_far(progress)}. What was done is kept.{why}",
+        "interrupted": f"It was broken off: {_far(progress)}. What was done is kept.",
+    }[job.state]
+
+
+def _told_of_simulation(job: Job, progress: Progress) -> str:
+    """Half of a simulation is worth nothing, so nothing is said to be kept."""
+    done = sum(model.done >= model.total for model in progress.models)
+    far = f"{done} of {len(progress.models)} simulated" if progress.models else "nothing done yet"
+    return {
+        "queued": "It waits for its turn.",
+        "running": f"At work: {far}.",
+        "done": "Done.",
+        "failed": "It failed.",
+        "cancelled": f"Cancelled: {far}.",
+        "interrupted": f"It was broken off: {far}.",
     }[job.state]
 
 
@@ -121,7 +170,7 @@ def _far(progress: Progress) -> str:
     if progress.to_judge is not None:
         return f"{progress.judged} of {progress.to_judge} judged"
     if progress.planned is None:
-        return "nothing generated yet"
+        return "nothing done yet"
     total = sum(model.total for model in progress.models)
     if not total:
         return f"all {progress.planned} cells were there before"

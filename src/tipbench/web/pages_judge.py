@@ -36,6 +36,7 @@ class WaitingRow:
     told: str
     judged_words: str
     percent: int
+    action: str
 
 
 @router.get("/judge")
@@ -46,22 +47,21 @@ def waiting(request: Request, who: Principal = need("judge", "admin")) -> Respon
 
 
 def _row(one: Mapping[str, Any]) -> WaitingRow:
-    cells, judged = one["cells"], one["cells"] - one["cells_pending"]
-    begun = "you have begun a batch" if one["open_batch"] else ""
-    waits = f"{figures.count(one['cells_pending'], 'cell')} to judge" if one["cells_pending"] else ""
+    cells, waits, begun = one["cells"], one["cells_pending"], one["open_batch"]
     return WaitingRow(
         name=one["experiment"],
-        told=" · ".join(part for part in (waits, begun) if part),
-        judged_words=f"{judged} of {cells} judged",
-        percent=part(judged, cells),
+        told="you have begun a batch" if begun else "not begun by you",
+        judged_words=f"{waits} of {figures.count(cells, 'cell')} to judge" if waits else "all judged",
+        percent=part(cells - waits, cells),
+        action="Go on" if begun else "Judge",
     )
 
 
 @router.get("/judge/{experiment}")
-def judging(request: Request, experiment: str, _who: Principal = need("judge", "admin")) -> Response:
+def judging(request: Request, experiment: str, who: Principal = need("judge", "admin")) -> Response:
     """The desk. What is judged is fetched by its script; the rubric is on the page."""
     service: Service = request.app.state.service
-    rubric = judged_experiment(service.settings({"experiment": named(service, experiment)})).rubric
+    rubric = judged_experiment(service.settings({"experiment": named(service, experiment, who)})).rubric
     return page(
         request,
         "judge.html.j2",
@@ -76,14 +76,14 @@ def judging(request: Request, experiment: str, _who: Principal = need("judge", "
 def result(request: Request, experiment: str, who: Principal = need("judge", "admin")) -> Response:
     """How the judge who asks has drifted, and how far judges agree; from batches that are in."""
     service: Service = request.app.state.service
-    found = judge_status(service.settings({"experiment": named(service, experiment)}))
-    own = next((one for one in found.judges if (one.judge.id, one.judge.kind) == (who.name, "human")), None)
+    found = judge_status(service.settings({"experiment": named(service, experiment, who)}))
+    own = next((one for one in found.judges if (one.judge.id, one.judge.kind) == (who.name, who.kind)), None)
     agreed = found.agreement if found.agreement.n_items else None
     return page(
         request,
         "judge_result.html.j2",
         experiment=experiment,
-        pending=found.pending,
+        pending=found.left_to_people,
         said=_said(found, own),
         more=_more(found),
         drift=drift_chart(own.chart) if own else None,
@@ -104,12 +104,14 @@ def _said(found: JudgeState, own: JudgeStatus | None) -> str:
 
 
 def _more(found: JudgeState) -> str:
-    if not found.pending:
+    """What is left for people, also where a model has judged all of it."""
+    if not found.left_to_people:
         return "Nothing is left to judge."
     if found.settled:
         return "Judging further cannot change the winner any more."
-    left = figures.count(found.pending, "tip")
-    return f"{left} to go: about {figures.count(max(1, found.minutes_left), 'minute')} for one person."
+    left = figures.count(found.left_to_people, "tip")
+    what = f"{left} to go" if found.pending else f"{left} that no person has judged"
+    return f"{what}: about {figures.count(max(1, found.minutes_left), 'minute')} for one person."
 
 
 def _scales(agreed: Agreement) -> list[tuple[str, str, str]]:

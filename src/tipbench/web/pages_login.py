@@ -43,14 +43,16 @@ def log_in(
     try:
         principal, cookie = service.access.log_in(token, address=address, now_ms=now_ms())
     except NotAllowed as error:
-        service.audit(None, "login.refused", detail=f"from {address}: {error}")
+        # Whoever is kept out for a while could fill the log by going on.
+        if error.status != 429:
+            service.audit(None, "login.refused", detail=str(error), ip=address)
         refused = page(
             request, "login.html.j2", status=error.status, next=next, problem=as_sentence(str(error))
         )
         if error.retry_after_s:
             refused.headers["retry-after"] = str(error.retry_after_s)
         return refused
-    service.audit(principal, "login", detail=f"from {address}")
+    service.audit(principal, "login")
     answer = RedirectResponse(own_address(next), status_code=303)
     answer.set_cookie(
         COOKIE,
@@ -67,6 +69,7 @@ def log_in(
 def log_out(request: Request) -> Response:
     service: Service = request.app.state.service
     if request.state.principal is not None:
+        service.access.log_out(request.state.principal, now_ms=now_ms())
         service.audit(request.state.principal, "logout")
     answer = RedirectResponse("/login", status_code=303)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from tipbench.web import prose
 from tipbench.web.guard import need
 from tipbench.web.render import address, ago, page
 from tipbench.workflows.access import Principal
@@ -26,7 +27,7 @@ def health(request: Request, _who: Principal = need("admin")) -> Response:
     warned = sum(one.state == "warn" for one in found)
     told = [f"{bad} broken" if bad else "", f"{warned} to look at" if warned else ""]
     sentence = ", ".join(part for part in told if part) or "Everything is fine"
-    return page(request, "system.html.j2", findings=found, words=WORDS, sentence=sentence)
+    return page(request, "system.html.j2", findings=found, words=WORDS, sentence=sentence, inline=prose.code)
 
 
 @router.get("/tokens")

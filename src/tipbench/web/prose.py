@@ -105,6 +105,15 @@ def _plain(text: str) -> Markup:
     return escape(readable(text))
 
 
+def code(text: str) -> Markup:
+    """A sentence with what stands in backticks set as code."""
+    parts = re.split(r"`(.+?)`", text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(_plain(one)) if at % 2 else _plain(one)
+        for at, one in enumerate(parts)
+    )
+
+
 def unmarked(text: str) -> str:
     """The text of a block without its marks."""
     return _MARKS.sub(lambda mark: mark[mark.lastindex or 1], text)

@@ -25,6 +25,7 @@ MENUS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("/experiments", "Experiments"),
         ("/jobs", "Jobs"),
         ("/judge", "Judge"),
+        ("/policies", "Policies"),
         ("/system", "Health"),
         ("/tokens", "Tokens"),
         ("/audit", "Audit"),

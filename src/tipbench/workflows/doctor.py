@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from tipbench.engine.embedded import find_weights
 from tipbench.engine.memory import free_bytes, readable
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import EngineFailure, TipbenchError
+from tipbench.ledger import public_uri
 from tipbench.settings import home
+from tipbench.workflows.hosts import in_time
 from tipbench.workflows.recording import the_ledger, the_spool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tipbench.records import Model, Resident
     from tipbench.settings import Settings
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
 State = Literal["ok", "warn", "bad"]
 _LOCAL_MLFLOW = "http://127.0.0.1:5000"
 _LOW_DISK = 2 << 30
+_LOW_MEMORY = 1 << 30
+PATIENCE_S = 25.0
+_LONGEST = 600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +44,57 @@ class Finding:
     fix: str = ""
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Look at everything a collection needs. Never raises for what it finds: it says so."""
-    engines = [*_ollama(settings), _embedded()]
+def examine(settings: Settings, *, patience_s: float = PATIENCE_S) -> list[Finding]:
+    """Look at everything a collection needs. Never raises for what it finds: it says so.
+
+    A server that does not come to an end of its answer is not waited for longer than `patience_s`.
+    """
+    ledger = _InTime(lambda: _ledger(settings), patience_s if _is_server(settings) else None)
+    engines = [*_ollama(settings, patience_s), _embedded()]
     if not any(finding.state == "ok" for finding in engines if finding.name in {"ollama", "embedded engine"}):
         cures = " && ".join(finding.fix for finding in engines[-1:]) or "ollama serve"
         engines.append(Finding(name="engine", state="bad", detail="no engine can be used", fix=cures))
-    return [_python(), _home(), _memory(), *engines, _ledger(settings), *_local_mlflow(settings), *_spool()]
+    found = [_python(), _home(), _memory(), *engines, ledger.finding(_late(settings))]
+    return [_readable(one) for one in (*found, *_local_mlflow(settings), *_spool())]
+
+
+def _readable(finding: Finding) -> Finding:
+    """Without what nobody can read of what a strange host says: too much of it, or half a character."""
+    return replace(finding, detail=_shortened(finding.detail), fix=_shortened(finding.fix))
+
+
+def _shortened(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+class _InTime:
+    """A look that may take for ever: begun at once, waited for a while, and then left to itself."""
+
+    def __init__(self, look: Callable[[], Finding], patience_s: float | None) -> None:
+        self._found: list[Finding] = []
+        self._patience_s = patience_s
+        self._thread = threading.Thread(target=lambda: self._found.append(look()), daemon=True)
+        self._thread.start()
+
+    def finding(self, late: Finding) -> Finding:
+        self._thread.join(self._patience_s)
+        return self._found[0] if self._found else late
+
+
+def _late(settings: Settings) -> Finding:
+    detail = f"{public_uri(settings.mlflow_url, home=home())} does not come to an end of its answer"
+    return Finding(name="ledger", state="bad", detail=detail, fix=_ledger_fix(settings))
+
+
+def _is_server(settings: Settings) -> bool:
+    return urlsplit(settings.mlflow_url).scheme in {"http", "https"}
+
+
+def _ledger_fix(settings: Settings) -> str:
+    if _is_server(settings):
+        return "see that MLFLOW_TRACKING_URI is the address of an `mlflow server` that runs"
+    return "correct MLFLOW_TRACKING_URI, or export TIPBENCH_HOME=a folder that can be written"
 
 
 def _python() -> Finding:
@@ -62,17 +113,25 @@ def _home() -> Finding:
     except OSError as error:
         fix = "export TIPBENCH_HOME=a folder that can be written"
         return Finding(name="home", state="bad", detail=f"{folder}: {error.strerror}", fix=fix)
-    state: State = "ok" if free > _LOW_DISK else "warn"
-    return Finding(name="home", state=state, detail=f"{folder}, {readable(free)} of disk free")
+    detail = f"{folder}, {readable(free)} of disk free"
+    if free > _LOW_DISK:
+        return Finding(name="home", state="ok", detail=detail)
+    fix = f"free some of the disk, or export TIPBENCH_HOME=a folder on another; now it is {folder}"
+    return Finding(name="home", state="warn", detail=detail, fix=fix)
 
 
 def _memory() -> Finding:
-    return Finding(name="memory", state="ok", detail=f"{readable(free_bytes())} free")
+    free = free_bytes()
+    if free > _LOW_MEMORY:
+        return Finding(name="memory", state="ok", detail=f"{readable(free)} free")
+    fix = "end other programs, or bench smaller models (--max-model-b)"
+    return Finding(name="memory", state="warn", detail=f"only {readable(free)} free", fix=fix)
 
 
-def _ollama(settings: Settings) -> Iterator[Finding]:
+def _ollama(settings: Settings, patience_s: float) -> Iterator[Finding]:
     try:
-        version, models, resident = asyncio.run(_look_at(settings.ollama_url))
+        url = settings.ollama_url
+        version, models, resident = asyncio.run(in_time(_look_at(url), url, patience_s))
     except (TipbenchError, EngineFailure) as error:
         fix = "ollama serve" if shutil.which("ollama") else "install Ollama from https://ollama.com/download"
         yield Finding(name="ollama", state="warn", detail=str(error), fix=fix)
@@ -101,7 +160,7 @@ async def _look_at(url: str) -> tuple[str, list[Model], list[Resident]]:
 def _model(model: Model, settings: Settings) -> Finding:
     if model.parameters is None:
         detail = f"{model.name}: of unknown size, would be refused"
-        return Finding(name="model", state="warn", detail=detail)
+        return Finding(name="model", state="warn", detail=detail, fix=f"ollama pull {model.name}")
     billions = model.parameters / 1e9
     detail = f"{model.name}: {billions:.2f}B parameters, {readable(model.size_bytes)}, {model.digest[:12]}"
     if round(billions, 1) > settings.max_model_b:
@@ -125,7 +184,7 @@ def _ledger(settings: Settings) -> Finding:
         ledger = the_ledger(settings)
         count = len(ledger.experiments())
     except TipbenchError as error:
-        return Finding(name="ledger", state="bad", detail=str(error))
+        return Finding(name="ledger", state="bad", detail=str(error), fix=_ledger_fix(settings))
     return Finding(name="ledger", state="ok", detail=f"{ledger.uri}, {count} experiments")
 
 
@@ -150,7 +209,8 @@ def _spool() -> Iterator[Finding]:
         with the_spool() as spool:
             waiting = sum(entry.count for entry in spool.pending())
     except TipbenchError as error:
-        yield Finding(name="spool", state="bad", detail=str(error))
+        fix = "export TIPBENCH_HOME=a folder that can be written"
+        yield Finding(name="spool", state="bad", detail=str(error), fix=fix)
         return
     if waiting:
         yield Finding(

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tipbench.engine.embedded.gguf_header import read_header
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import EngineUnreachable, HostBusy
+from tipbench.ledger.locks import is_held
 from tipbench.records import Model
 from tipbench.workflows.engines import Engine, embedded_models, too_large
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from pathlib import Path
 
     from tipbench.records import Resident
     from tipbench.settings import Settings
 
+T = TypeVar("T")
 _PATIENCE_S = 10.0
+_ALL_OF_IT_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,7 @@ def installed_models(settings: Settings) -> list[Installed]:
         resident = {full_name(entry.name) for entry in loaded}
     found = [
         Installed(
-            name=model.name,
+            name=model.name.encode("utf-8", "replace").decode(),
             parameters=model.parameters,
             size_bytes=model.size_bytes,
             too_large="; ".join(too_large([model], settings.max_model_b)) or None,
@@ -70,28 +72,13 @@ def lock_name(settings: Settings) -> str:
 
 def busy_lock(name: str) -> str | None:
     """Who holds a host's lock; looked at for an instant, and not kept."""
-    if not _is_held(lock_folder() / f"{name}.lock"):
+    if not is_held(lock_folder() / f"{name}.lock"):
         return None
     try:
         with hold_host(name, folder=lock_folder(), experiment="", wait=False, waiting=lambda _message: None):
             return None
     except HostBusy as error:
         return str(error)
-
-
-def _is_held(path: Path) -> bool:
-    """Whether somebody has it. Asked for as one of many, so that two who look do not see each other."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def _is_embedded(settings: Settings) -> bool:
@@ -106,13 +93,27 @@ def _is_embedded(settings: Settings) -> bool:
 
 
 async def _greet(url: str) -> None:
-    await (await connect(url, kind="ollama", timeout_s=_PATIENCE_S)).close()
+    await (await in_time(connect(url, kind="ollama", timeout_s=_PATIENCE_S), url, _PATIENCE_S)).close()
 
 
 async def _on_ollama(settings: Settings) -> tuple[list[Model], list[Resident]]:
+    return await in_time(_asked(settings), settings.ollama_url, _ALL_OF_IT_S)
+
+
+async def _asked(settings: Settings) -> tuple[list[Model], list[Resident]]:
     engine = Engine(kind="ollama", url=settings.ollama_url)
     async with engine.host(timeout_s=min(settings.timeout, _PATIENCE_S)) as host:
         return await host.models(), await host.resident()
+
+
+async def in_time(asking: Coroutine[Any, Any, T], url: str, seconds: float) -> T:
+    """What a host says; EngineUnreachable for one that is still talking after so long, however it talks."""
+    try:
+        return await asyncio.wait_for(asking, seconds)
+    except asyncio.TimeoutError:
+        raise EngineUnreachable(
+            f"{url} has not answered within {seconds:g} s; is it an Ollama, and is it very busy?"
+        ) from None
 
 
 def _embedded(settings: Settings) -> list[Model]:

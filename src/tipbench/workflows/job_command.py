@@ -23,6 +23,7 @@ JUDGING = (
     "experiment", "mlflow_url", "mlflow_host_header", "suite", "ollama_url", "max_model_b", "engine", "gguf",
     "keep_alive", "pull", "evict", "wait", "timeout", "retries", "unload_timeout",
 )  # fmt: skip
+SIMULATING = ("mlflow_url", "mlflow_host_header")
 
 _KEPT = frozenset(
     {
@@ -55,6 +56,26 @@ def judge_arguments(settings: Settings, judge: str, *, same_family: bool, events
         "--json",
         f"--events={events}",
     ]
+
+
+def gate_arguments(settings: Settings, asked: Mapping[str, Any], *, events: Path) -> list[str]:
+    """The command line of a gate; `asked` has its options by their names."""
+    return ["sim", "gate", *_simulating(settings, asked), "--json", f"--events={events}"]
+
+
+def sim_arguments(settings: Settings, asked: Mapping[str, Any], *, events: Path) -> list[str]:
+    """The same for policies side by side in a world."""
+    return ["sim", "run", *_simulating(settings, asked), "--json", f"--events={events}"]
+
+
+def _simulating(settings: Settings, asked: Mapping[str, Any]) -> list[str]:
+    flags = [f"--{name}" for name, value in asked.items() if value is True]
+    options = [
+        f"--{name}={_sendable(name, str(value))}"
+        for name, value in asked.items()
+        if not isinstance(value, bool)
+    ]
+    return [*settings_argv(settings, only=SIMULATING), *options, *flags]
 
 
 def settings_argv(settings: Settings, *, only: Collection[str] = ()) -> list[str]:

@@ -50,7 +50,7 @@ def read_events(path: Path, start: int, *, size: int = _READ_BYTES) -> Chunk:
             data = file.read(size)
             while data and b"\n" not in data and (more := file.read(size)):
                 data += more
-    except FileNotFoundError:
+    except OSError:
         return Chunk(lines=(), next=start)
     whole = data[: data.rfind(b"\n") + 1]
     return Chunk(lines=tuple(_lines(whole, start)), next=start + len(whole))
@@ -79,16 +79,19 @@ class Tails:
     def __init__(self, *, poll_s: float = POLL_S) -> None:
         self._poll_s = poll_s
         self._tails: dict[Path, _Tail] = {}
+        self._closed = False
 
     async def follow(
         self, path: Path, *, after: int, ended: Callable[[], bool], quiet_s: float | None = None
     ) -> AsyncIterator[tuple[int, Event]]:
-        """Events with their ids from a byte on, until `ended()` and everything was delivered.
+        """Events with their ids from a byte on, until `ended()` and everything was delivered, or `close()`.
 
         With `quiet_s` there is a `quiet` event whenever nothing else came for so long. Whoever takes events
         slowly holds up nobody: what is no longer in memory is read from the file again.
         """
-        start = max(0, min(after, await asyncio.to_thread(_size, path)))
+        start = max(0, min(after, await asyncio.to_thread(size_of, path)))
+        if self._closed:
+            return
         tail = self._tails.get(path)
         if tail is None or tail.over:
             tail = self._tails[path] = _Tail(path, start=start, ended=ended, poll_s=self._poll_s)
@@ -103,11 +106,17 @@ class Tails:
                 if self._tails.get(path) is tail:
                     del self._tails[path]
 
+    def close(self) -> None:
+        """End for everybody who follows anything, now and later."""
+        self._closed = True
+        for tail in self._tails.values():
+            tail.stop()
 
-def _size(path: Path) -> int:
+
+def size_of(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:
+    except OSError:
         return 0
 
 

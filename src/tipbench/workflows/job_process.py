@@ -2,6 +2,9 @@
 
 Run as a module it is that process: it runs the command and, as its last act, writes down the exit code. So
 how a job ended is known even to a service that was not there; one that was killed leaves nothing.
+
+A job runs for as long as somebody holds the lock in its folder: first whoever starts it, who hands it on to
+the process. The system takes it back with the last thread of that; no clock and no pid comes into it.
 """
 
 from __future__ import annotations
@@ -14,31 +17,32 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import psutil
 
+from tipbench.errors import CheckFailed
+from tipbench.ledger.locks import held_file, is_held
 from tipbench.workflows.whole_files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
 
 EVENTS, OUT, LOG = "events.jsonl", "out.json", "log.txt"
-_PROCESS, _EXIT, _CANCEL = "process.json", "exit.json", "cancel.json"
+_PROCESS, _EXIT, _CANCEL, _LOCK = "process.json", "exit.json", "cancel.json", "running.lock"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FIRMER = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _INTERRUPTED = 130
-# A process's start is told in seconds since the machine's start, which is itself known to about a second.
-_START_DIFFERS_S = 2.0
+_ENDING_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """Which process: a pid alone may be another's by now."""
+    """Which process, and when it began by the clock of that moment."""
 
     pid: int
     at: float
@@ -61,13 +65,21 @@ class JobFolder:
         self.out = path / OUT
         self.log = path / LOG
 
+    @contextmanager
+    def claimed(self) -> Iterator[int]:
+        """Hold the job's lock, to be handed on to its process; CheckFailed where an earlier one has it."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with held_file(self.path / _LOCK, patience_s=_ENDING_S) as lock:
+            if lock is None:
+                raise CheckFailed(f"the last process of job {self.path.name} is still ending; try again")
+            yield lock
+
     def prepare(self, heading: str) -> None:
         """Make it ready for a process to begin, or to begin again: what the last one left is cleared away.
 
         Events and log are added to. An event that was being written when the last process was killed is
         ended here, so that the next one has a line of its own.
         """
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name in (_PROCESS, _EXIT, _CANCEL, OUT):
             (self.path / name).unlink(missing_ok=True)
         with self.events.open("ab+") as file:
@@ -81,9 +93,10 @@ class JobFolder:
         with self.log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    def spawn(self, arguments: Sequence[str], *, env: Mapping[str, str], cwd: str) -> Started:
+    def spawn(self, arguments: Sequence[str], *, lock: int, env: Mapping[str, str], cwd: str) -> Started:
         """Start the command. It outlives us; while we live it is waited for, so that no zombie is left."""
-        command = [sys.executable, "-m", "tipbench.workflows.job_process", str(self.path), "--", *arguments]
+        module = "tipbench.workflows.job_process"
+        command = [sys.executable, "-m", module, str(self.path), str(lock), "--", *arguments]
         with self.out.open("wb") as out, self.log.open("ab") as log:
             child = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
                 command,
@@ -93,6 +106,7 @@ class JobFolder:
                 env=dict(env),
                 cwd=cwd,
                 start_new_session=True,
+                pass_fds=(lock,),
             )
         started = Started(pid=child.pid, at=psutil.Process(child.pid).create_time())
         threading.Thread(target=child.wait, name=f"job {self.path.name}", daemon=True).start()
@@ -114,30 +128,22 @@ class JobFolder:
         except (KeyError, TypeError, ValueError):
             return None
 
+    def runs(self, started: Started | None) -> bool:
+        """Whether the job's process lives, or is about to begin; asked of it where the lock was deleted."""
+        held = is_held(self.path / _LOCK)
+        return self.find(started) is not None if held is None else held
+
     def find(self, started: Started | None) -> psutil.Process | None:
-        """The process, where it runs. One that only has its pid is somebody else's, and is never returned."""
+        """The process, where it runs. One that only has its pid is somebody else's, and is never returned.
+
+        Looked up before the lock is: while that is held, the pid is nobody else's.
+        """
         try:
             process = psutil.Process(started.pid) if started else None
-            return process if process and started and self._is_ours(process, started) else None
-        except psutil.NoSuchProcess:
+            ours = process and is_held(self.path / _LOCK) is not False and str(self.path) in process.cmdline()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
             return None
-
-    def _is_ours(self, process: psutil.Process, started: Started) -> bool:
-        """By its start and by its command line, which one that is just ending has no more.
-
-        A killed process keeps its locks until the last of its threads has gone, so until then it runs.
-        """
-        if abs(process.create_time() - started.at) >= _START_DIFFERS_S:
-            return False
-        try:
-            command = process.cmdline()
-        except psutil.ZombieProcess:
-            command = []
-        except psutil.AccessDenied:
-            return False
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return process.num_threads() > 1
-        return not command or str(self.path) in command
+        return process if ours else None
 
     @property
     def cancelled(self) -> bool:
@@ -149,14 +155,20 @@ class JobFolder:
         It has `grace_s` to unload its model, then it is told to end at once, and after twice that again it is
         killed: a call that waits for a dead ledger hears no signal. What was generated is safe in each case.
         """
-        said = {"at": time.time(), "sent": 0} | _read(self.path / _CANCEL)
-        waited = time.time() - said["at"]
+        said = {"asked": time.monotonic(), "sent": 0} | _read(self.path / _CANCEL)
+        waited = time.monotonic() - said["asked"]
         due = 1 + (waited >= grace_s) + (waited >= 3 * grace_s)
-        process = self.find(started) if said["sent"] < due else None
+        process = self.find(started or self.announced()) if said["sent"] < due else None
         if process is not None or not self.cancelled:
-            write_whole(self.path / _CANCEL, json.dumps(said | {"sent": due if process else 0}))
+            self._note_cancel(said | {"sent": due if process else 0})
         if process is not None:
             _send(process, _FIRMER[due - 1])
+
+    def _note_cancel(self, said: Mapping[str, Any]) -> None:
+        """Write down what was asked. A full disk, or a folder that is gone, does not keep a job running."""
+        with suppress(OSError):
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_whole(self.path / _CANCEL, json.dumps(said))
 
     def insist_later(self, started: Started | None, *, grace_s: float) -> None:
         """Go on with a cancellation without anybody waiting for it."""
@@ -166,7 +178,7 @@ class JobFolder:
             timer.start()
 
     def _insist(self, started: Started | None, grace_s: float) -> None:
-        if self.cancelled and self.find(started) is not None:
+        if self.cancelled:
             self.cancel(started, grace_s=grace_s)
 
 
@@ -177,22 +189,25 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The object in a file; nothing where there is none, or where it holds no object."""
+    """The object in a file; nothing where there is none that can be read, or where it holds no object."""
     try:
         found = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def main(folder: Path, arguments: Sequence[str]) -> None:
-    """Be the process: run the command, and write down how it ended."""
+def main(folder: Path, lock: int, arguments: Sequence[str]) -> None:
+    """Be the process: run the command, and write down how it ended. The lock is for it alone."""
     code = 1
     try:
+        os.set_inheritable(lock, False)
         for number in _SIGNALS:
             signal.signal(number, _end)  # until the command sets its own
         myself = psutil.Process()
         write_whole(folder / _PROCESS, json.dumps({"pid": os.getpid(), "at": myself.create_time()}))
+        if JobFolder(folder).cancelled:  # by somebody who could not know the pid yet
+            sys.exit(_INTERRUPTED)
         sys.argv = ["tipbench", *arguments]
         runpy.run_module("tipbench", run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -209,4 +224,4 @@ def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[3:])
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[4:])

@@ -1,5 +1,7 @@
 """How far a job is, folded from its events: cells, speed and memory by model, and what went wrong.
 
+Of a simulation the policies are what models are of a collection, and rounds what cells are.
+
 A job that was resumed has told of its plan more than once. What a model had done before counts as done; what
 had failed is tried again, so it counts as open.
 """
@@ -7,6 +9,7 @@ had failed is tried again, so it counts as open.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -103,7 +106,8 @@ class Fold:
         self._last_at = str(event.get("at", self._last_at))
         handler = getattr(self, f"_on_{event['event']}", None)
         if handler is not None:
-            handler(event)
+            with suppress(TypeError, ValueError, AttributeError, OverflowError):
+                handler(event)
 
     def progress(self, *, ended: bool) -> Progress:
         """Where the job stands. Of one that has `ended`, nothing is in memory, whatever was told last."""
@@ -176,6 +180,18 @@ class Fold:
         if tokens and rate:
             model.tokens += tokens
             model.seconds += tokens / rate
+
+    def _on_to_simulate(self, event: Event) -> None:
+        """A simulation is begun, or begun anew: what was simulated before is not gone on with."""
+        total = int(event.get("total", 0))
+        self._models = {name: _Model(name=name, total=total) for name in map(str, event.get("policies", ()))}
+        self._summary = None
+
+    def _on_simulated(self, event: Event) -> None:
+        name = str(event.get("policy", "?"))
+        model = self._models.setdefault(name, _Model(name=name))
+        model.done, model.total = int(event.get("done", 0)), int(event.get("total", 0))
+        model.state = "done" if model.done >= model.total else "running"
 
     def _on_judged(self, event: Event) -> None:
         self._judged, self._unread = int(event.get("done", 0)), int(event.get("unread", 0))

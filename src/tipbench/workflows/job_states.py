@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 QUEUED: tuple[State, ...] = ("queued",)
 LIVE: tuple[State, ...] = ("queued", "running")
 _MOST_LIVE = 1000
-_STARTING_MS = 15_000
 
 
 class JobStates:
@@ -41,26 +40,24 @@ class JobStates:
             return job
         folder = JobFolder(Path(job.folder))
         process = process_of(job) or folder.announced()
-        if folder.left() is None and process is not None and folder.find(process) is not None:
+        if folder.left() is None and folder.runs(process):
             return self._looked_after(job, folder, process)
-        if job.state == "queued" and now_ms() - (job.started_ms or job.created_ms) < _STARTING_MS:
-            return job
         left = folder.left()  # asked again: it may have ended between the two looks
         self._rows.change(
             job.job_id,
             (job.state,),
             revision=job.revision,
-            state=end_state(left, cancelled=folder.cancelled),
+            state=end_state(left, cancelled=folder.cancelled, kind=job.kind),
             exit_code=left.code if left else None,
             ended_ms=left.ended_ms if left else now_ms(),
         )
         return self._row(job.job_id)
 
-    def _looked_after(self, job: Job, folder: JobFolder, process: Started) -> Job:
+    def _looked_after(self, job: Job, folder: JobFolder, process: Started | None) -> Job:
         """A job that runs: what a service that ended meanwhile had begun with it is brought to its end."""
         if folder.cancelled:
             folder.cancel(process, grace_s=self._grace_s)
-        if job.state == "running":
+        if job.state == "running" or process is None:
             return job
         self._rows.change(
             job.job_id,

@@ -1,4 +1,4 @@
-"""Jobs: collections and judgings as processes of their own, which a service starts, watches and ends.
+"""Jobs: collections, judgings, simulations as processes of their own: a service starts, watches, ends them.
 
 A job outlives the service. Its row says what was asked for, its folder what became of it. Whoever asks for a
 job that is said to run is told of its process as it is now.
@@ -6,8 +6,8 @@ job that is said to run is told of its process as it is now.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import Lock
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import BadInput, BadSetting, CheckFailed, HostBusy, Unavailable
 from tipbench.ledger.locks import file_lock
-from tipbench.settings import Settings
+from tipbench.settings import Settings, table
 from tipbench.store import Job, new_job_id
 from tipbench.workflows import job_outcome
 from tipbench.workflows.collect import make_grid
@@ -24,16 +24,20 @@ from tipbench.workflows.hosts import busy_lock, lock_name
 from tipbench.workflows.job_command import (
     collect_arguments,
     full_addresses,
+    gate_arguments,
     job_environment,
     judge_arguments,
     kept_settings,
     restored_settings,
+    sim_arguments,
     without_login,
 )
-from tipbench.workflows.job_events import POLL_S, Tails, read_events
+from tipbench.workflows.job_events import POLL_S, Tails, read_events, size_of
 from tipbench.workflows.job_process import JobFolder
 from tipbench.workflows.job_progress import Fold
 from tipbench.workflows.job_states import LIVE, QUEUED, JobStates, now_ms, process_of
+from tipbench.workflows.serving_state import TIPS_DB_ENV
+from tipbench.workflows.sim_options import EXPERIMENT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -42,12 +46,17 @@ if TYPE_CHECKING:
     from tipbench.store import Kind, State
     from tipbench.store.jobs import Jobs as JobRows
     from tipbench.workflows.job_progress import Progress
+    from tipbench.workflows.sim_options import GateOptions, SimOptions
 
 RESUMABLE: tuple[State, ...] = ("interrupted", "failed", "cancelled")
 GRACE_S = 20.0
 _PATIENCE_S = 30.0
 _MOST_READS = 50
-_OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+# What a job of a kind needs of the environment beyond what every one does.
+_MORE: Mapping[str, tuple[str, ...]] = {
+    "judge": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "gate": (TIPS_DB_ENV,),
+}
 
 
 @dataclass(kw_only=True)
@@ -58,6 +67,8 @@ class _Read:
     to: int = 0
 
     def go_on(self, events: Path) -> None:
+        if size_of(events) < self.to:  # the folder was deleted, and the job begun again
+            self.fold, self.to = Fold(), 0
         while (chunk := read_events(events, self.to)).next > self.to:
             for line in chunk.lines:
                 self.fold.add(line.event)
@@ -68,14 +79,21 @@ class Jobs:
     """The jobs of one home, each in a folder of its own. Any number of processes may have one of these."""
 
     def __init__(
-        self, rows: JobRows, folder: Path, *, grace_s: float = GRACE_S, poll_s: float = POLL_S
+        self,
+        rows: JobRows,
+        folder: Path,
+        *,
+        own: Settings | None = None,
+        grace_s: float = GRACE_S,
+        poll_s: float = POLL_S,
     ) -> None:
+        """`own` are the settings of the service itself, which may hold logins that jobs need."""
         self._rows = rows
         self._states = JobStates(rows, grace_s=grace_s)
         self._folder = folder.absolute()
         self._grace_s = grace_s
         self._tails = Tails(poll_s=poll_s)
-        self._logins: dict[tuple[str, str], str] = {}
+        self._logins = _by_stored(full_addresses(own)) if own else {}
         self._reads: dict[str, _Read] = {}
         self._reading = Lock()
 
@@ -83,7 +101,7 @@ class Jobs:
         """Start a collection. HostBusy says who is using the host, unless the settings say to wait."""
         check_parallel(settings)
         grid = make_grid(settings)
-        sizes = f"{len(grid.prompts)} prompts × {len(grid.scenarios)} scenarios"
+        sizes = f"{_counted(grid.prompts, 'prompt')} × {_counted(grid.scenarios, 'scenario')}"
         title = f"{', '.join(settings.models)} × {sizes}"
         return self._start("collect", settings, title=title, host=lock_name(settings), by=by)
 
@@ -97,17 +115,40 @@ class Jobs:
         asked = {"judge": judge, "same_family": same_family}
         return self._start("judge", settings, title=f"judged by {judge}", host=host, by=by, more=asked)
 
+    def start_gate(self, settings: Settings, options: GateOptions, *, by: str) -> Job:
+        """Hold a gate in a process of its own. One simulation runs at a time, on either side."""
+        title = f"gate: {options.challenger} against {options.champion}"
+        return self._simulate("gate", settings, asdict(options), world=options.world, title=title, by=by)
+
+    def start_simulation(self, settings: Settings, options: SimOptions, *, by: str) -> Job:
+        """Run policies side by side in a process of its own, without a service to ask."""
+        names = ("world", "seeds", "users", "rounds")
+        asked = {"policies": ",".join(options.policies)} | {name: getattr(options, name) for name in names}
+        title = f"{', '.join(options.policies)} in the world {options.world}"
+        return self._simulate("sim", settings, asked, world=options.world, title=title, by=by)
+
+    def _simulate(
+        self, kind: Kind, settings: Settings, asked: Mapping[str, Any], *, world: str, title: str, by: str
+    ) -> Job:
+        recorded = replace(settings, experiment=f"{EXPERIMENT}{world}")
+        return self._start(kind, recorded, title=title, host=None, by=by, more={"asked": dict(asked)})
+
     def resume(self, job_id: str) -> Job:
-        """Start a job again that was broken off or failed: what it has done is not done again."""
+        """Start a job again that was broken off or failed: what it has done is not done again.
+
+        A simulation begins anew: half of it is worth nothing.
+        """
         job = self.get(job_id)
         _refuse_unless(job, RESUMABLE, "resumed")
         settings = self._settings_of(job)
         with self._alone():
+            _refuse_unless(self.get(job_id), RESUMABLE, "resumed")
             self._refuse_busy(job, wait=settings.wait)
-            if not self._queued_again(job):
-                raise CheckFailed(f"job {job_id} was changed by somebody else this moment; look at it again")
-            JobFolder(Path(job.folder)).prepare(_heading("resumed"))
-        return self._launch(job, settings, _arguments(job, settings))
+            with JobFolder(Path(job.folder)).claimed() as lock:
+                if not self._queued_again(job):
+                    raise CheckFailed(f"job {job_id} was changed by somebody else this moment; look again")
+                JobFolder(Path(job.folder)).prepare(_heading("resumed"))
+                return self._launch(job, settings, _arguments(job, settings), lock=lock)
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to end, and return without waiting: it keeps what it has done and frees the host.
@@ -118,7 +159,6 @@ class Jobs:
         _refuse_unless(job, LIVE, "cancelled")
         folder = JobFolder(Path(job.folder))
         folder.cancel(process_of(job), grace_s=self._grace_s)
-        self._rows.change(job_id, QUEUED, state="cancelled", ended_ms=now_ms())
         job = self.get(job_id)
         folder.insist_later(process_of(job), grace_s=self._grace_s)
         return job
@@ -169,6 +209,10 @@ class Jobs:
             events, after=after, ended=lambda: self.get(job_id).state not in LIVE, quiet_s=quiet_s
         )
 
+    def stop_watching(self) -> None:
+        """End what everybody follows, whether or not the jobs have ended; they go on."""
+        self._tails.close()
+
     def _start(
         self,
         kind: Kind,
@@ -186,7 +230,7 @@ class Jobs:
             "host": host,
             "settings": kept_settings(settings),
             "logins": sorted(logins),
-            "cwd": str(Path.cwd()),
+            "cwd": _where(),
         }
         job = Job(
             job_id=job_id,
@@ -202,9 +246,10 @@ class Jobs:
         self._logins |= _by_stored(logins)
         with self._alone():
             self._refuse_busy(job, wait=settings.wait)
-            JobFolder(Path(job.folder)).prepare(_heading(f"started by {by}"))
-            self._rows.add(job)
-        return self._launch(job, settings, arguments)
+            with JobFolder(Path(job.folder)).claimed() as lock:
+                JobFolder(Path(job.folder)).prepare(_heading(f"started by {by}"))
+                self._rows.add(job)
+                return self._launch(job, settings, arguments, lock=lock)
 
     def _queued_again(self, job: Job) -> bool:
         return self._rows.change(
@@ -219,15 +264,16 @@ class Jobs:
             ended_ms=None,
         )
 
-    def _launch(self, job: Job, settings: Settings, arguments: Sequence[str]) -> Job:
-        """Start the process of a job that is queued; one that was cancelled this moment is told so."""
+    def _launch(self, job: Job, settings: Settings, arguments: Sequence[str], *, lock: int) -> Job:
+        """Start the process of a job that is queued, and hand it the job's lock."""
         folder = JobFolder(Path(job.folder))
-        env = job_environment(settings, more=_OPENAI if job.kind == "judge" else ())
+        env = job_environment(settings, more=_MORE.get(job.kind, ()))
         try:
-            process = folder.spawn(arguments, env=env, cwd=job.params["cwd"])
+            process = folder.spawn(arguments, lock=lock, env=env, cwd=job.params["cwd"])
         except OSError as error:
             sentence = f"no process could be started in {job.params['cwd']} ({error.strerror})"
-            folder.say(sentence)
+            with suppress(OSError):
+                folder.say(sentence)
             self._rows.change(
                 job.job_id, LIVE, state="failed", ended_ms=now_ms(), exit_code=Unavailable.exit_code
             )
@@ -240,10 +286,7 @@ class Jobs:
             pid_started=process.at,
             started_ms=now_ms(),
         )
-        now = self.get(job.job_id)
-        if now.state == "cancelled":
-            folder.cancel(process, grace_s=self._grace_s)
-        return now
+        return self.get(job.job_id)
 
     def _refuse_busy(self, job: Job, *, wait: bool) -> None:
         """HostBusy where a job of ours, or a collection of anybody's, has what this job needs for itself."""
@@ -266,9 +309,10 @@ class Jobs:
         full = {name: known.get((name, stored[name]), "") for name in job.params["logins"]}
         unknown = [name for name, address in full.items() if not address]
         if unknown:
+            variables = {row.name: row.metadata["env"] for row in table()}
             raise BadInput(
-                f"job {job.job_id} used {stored[unknown[0]]} with a password, which is not stored; set "
-                "MLFLOW_TRACKING_URI (or OLLAMA_HOST) to the full address for the service, or start a new job"
+                f"job {job.job_id} used {stored[unknown[0]]} with a login, and passwords are not stored; "
+                f"start the service with {variables[unknown[0]]} set to the full address, or start a new job"
             )
         return restored_settings(stored, full)
 
@@ -285,10 +329,26 @@ class Jobs:
             raise Unavailable(f"{self._folder} cannot be used ({error.strerror}); free the disk") from None
 
 
+def _where() -> str:
+    """The folder that the service runs in, which is where a job finds a suite by a relative path."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise Unavailable("the folder that the service was started in is gone; start it in another") from None
+
+
+def _counted(things: Collection[object], what: str) -> str:
+    return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
+
+
 def _arguments(job: Job, settings: Settings) -> list[str]:
     events = JobFolder(Path(job.folder)).events
     if job.kind == "collect":
         return collect_arguments(settings, events=events)
+    if job.kind == "gate":
+        return gate_arguments(settings, job.params["asked"], events=events)
+    if job.kind == "sim":
+        return sim_arguments(settings, job.params["asked"], events=events)
     same_family = bool(job.params["same_family"])
     return judge_arguments(settings, job.params["judge"], same_family=same_family, events=events)
 
@@ -299,7 +359,9 @@ def _by_stored(addresses: Mapping[str, str]) -> dict[tuple[str, str], str]:
 
 
 def _claim(job: Job) -> str:
-    """What a job needs for itself: a host, or to be the one that judges in another's name."""
+    """What a job needs for itself: a host, to be the one that judges in another's name, or to simulate."""
+    if job.kind in {"gate", "sim"}:
+        return "the simulation"
     host: str | None = job.params["host"]
     return host or f"{job.params['judge']} judging {job.experiment}"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadSetting, NotFound
-from tipbench.records import content_hash
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
@@ -16,31 +17,41 @@ if TYPE_CHECKING:
     from tipbench.workflows.access import Principal
     from tipbench.workflows.service_state import Service
 
-# Shorter parts of a model's name are in too many words to tell anything.
+# Shorter parts of a model's name are in too many words to tell anything, unless they stand alone.
 _WORD = re.compile(r"[a-z]{3,}")
+_ALONE = re.compile(r"(?=[\d.]*[a-z])[a-z\d.]{2,}")
 
 
-def shown_name(experiment: str, models: Iterable[str]) -> str:
-    """The name as a judge may read it; one made up where a part of a model's name is in it."""
-    name = experiment.lower()
-    parts = {part for model in models for part in _WORD.findall(model.lower())}
-    return made_up(experiment) if any(part in name for part in parts) else experiment
+def tells_of(name: str, models: Iterable[str]) -> bool:
+    """Whether a part of a model's name is in it."""
+    name = name.lower()
+    alone = set(_ALONE.findall(name))
+    return any(
+        not alone.isdisjoint(_ALONE.findall(model)) or any(word in name for word in _WORD.findall(model))
+        for model in {model.lower() for model in models}
+    )
 
 
-def made_up(experiment: str) -> str:
-    """A name that tells nothing, always the same for the same experiment."""
-    return f"experiment-{content_hash(experiment)[:10]}"
+def made_up(service: Service, experiment: str) -> str:
+    """A name that tells nothing, always the same for the same experiment.
+
+    It is keyed, so that nobody can try out which name it was made from.
+    """
+    key = service.store.secrets.get("names")
+    return f"experiment-{hmac.new(key, experiment.encode(), hashlib.sha256).hexdigest()[:10]}"
 
 
-def name_for(ledger: Ledger, experiment: str, who: Principal) -> str:
+def name_for(service: Service, ledger: Ledger, experiment: str, who: Principal) -> str:
     """What this experiment is called before whoever asks."""
-    if who.role == "admin":
-        return experiment
-    return shown_name(experiment, {run.model for run in ledger.runs(experiment)})
+    models = {run.model for run in ledger.runs(experiment)} if who.role != "admin" else set()
+    return made_up(service, experiment) if tells_of(experiment, models) else experiment
 
 
-def named(service: Service, given: str) -> str:
-    """The experiment that a judge means, by its own name or by the made-up one; NotFound for neither."""
+def named(service: Service, given: str, who: Principal) -> str:
+    """The experiment that whoever asks means; NotFound for a name that they were not told.
+
+    An admin may also use the made-up one; a judge who guesses a name that is hidden learns nothing.
+    """
     absent = NotFound(f"there is no experiment {given!r} to judge")
     try:
         ledger = synced_ledger(service.settings({"experiment": given}))
@@ -48,9 +59,9 @@ def named(service: Service, given: str) -> str:
         if error.name == "experiment":
             raise absent from None
         raise
-    if ledger.pinned(given) is not None:
+    if ledger.pinned(given) is not None and name_for(service, ledger, given, who) == given:
         return given
     for entry in ledger.experiments():
-        if made_up(entry.name) == given:
+        if made_up(service, entry.name) == given:
             return entry.name
     raise absent

@@ -21,7 +21,7 @@ from tipbench.workflows.exporting import Order, judged_experiment_of
 from tipbench.workflows.judge_status import seconds_each
 from tipbench.workflows.judged import judged_experiment
 from tipbench.workflows.judging_names import name_for, named
-from tipbench.workflows.judging_views import applied_told
+from tipbench.workflows.judging_views import applied_told, without_flag
 from tipbench.workflows.service_state import now_ms
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _KEPT = 256
 _FULL_SIZE = 60
-# A judge cannot take this way out: a person at the command line can.
-_FLAG = ", or accept it with --accept-drift"
 
 
 class WrongAnswer(BadInput):
@@ -70,7 +68,7 @@ class JudgingRoom:
 
     def batch(self, experiment: str, who: Principal) -> dict[str, Any]:
         """The judge's open batch, or a new one, with what was given so far; NotFound where none is left."""
-        settings = self._settings(experiment)
+        settings = self._settings(experiment, who)
         _, batch = self._taken(settings, who, size=_FULL_SIZE, tips_per_cell=None)
         state = judged_experiment(settings)
         rubric = state.rubric
@@ -89,7 +87,9 @@ class JudgingRoom:
         self, experiment: str, who: Principal, *, size: int, tips_per_cell: int | None
     ) -> tuple[str, str]:
         """The open batch, or a new one of this size, as a judge's file: its id and its text."""
-        desk, batch = self._taken(self._settings(experiment), who, size=size, tips_per_cell=tips_per_cell)
+        desk, batch = self._taken(
+            self._settings(experiment, who), who, size=size, tips_per_cell=tips_per_cell
+        )
         return batch.batch_id, desk.draft_text(batch)
 
     def stroke(
@@ -113,10 +113,15 @@ class JudgingRoom:
             applied = self._applied(state, batch, answers, who)
             self._drafts.delete(batch_id, who.name)
             self._open.pop(batch_id, None)
-        return applied_told(applied, experiment=name_for(state.ledger, state.experiment, who))
+        self._service.came_in()
+        self._service.audit(who, "judge.submit", batch_id, f"{applied.new} new verdicts")
+        return applied_told(applied, experiment=self._name(state, who))
 
-    def _settings(self, experiment: str) -> Settings:
-        return self._service.settings({"experiment": named(self._service, experiment)})
+    def _settings(self, experiment: str, who: Principal) -> Settings:
+        return self._service.judging_settings(named(self._service, experiment, who))
+
+    def _name(self, state: Judged, who: Principal) -> str:
+        return name_for(self._service, state.ledger, state.experiment, who)
 
     def _taken(
         self, settings: Settings, who: Principal, *, size: int, tips_per_cell: int | None
@@ -127,6 +132,7 @@ class JudgingRoom:
                 raise NotAllowed("how many of each cell are judged is for an admin to say", status=403)
             order = Order(
                 judge=who.name,
+                kind=who.kind,
                 size=size,
                 race=state.is_raced,
                 tips_per_cell=state.tips_per_cell if tips_per_cell is None else tips_per_cell,
@@ -134,11 +140,23 @@ class JudgingRoom:
             desk = JudgesDesk(settings=settings, judge=_judge(who), order=order)
             try:
                 batch = desk.take()
-            except NotFound as error:
-                shown = name_for(state.ledger, state.experiment, who)
-                raise NotFound(str(error).replace(state.experiment, shown)) from None
+            except (NotFound, BadInput) as error:
+                raise self._without_names(error, state, who) from None
+            if all(batch.batch_id != one.batch_id for one in state.batches):
+                self._service.audit(
+                    who, "judge.take", batch.batch_id, f"{len(batch.items)} items of {state.experiment}"
+                )
         self._remember(batch, desk.rubric().scales)
         return desk, batch
+
+    def _without_names(self, error: NotFound | BadInput, state: Judged, who: Principal) -> Exception:
+        """The error as a judge may read it: an admin is told by its own words what is to be done."""
+        if who.role == "admin":
+            return error
+        shown = self._name(state, who)
+        if isinstance(error, NotFound):
+            return NotFound(str(error).replace(state.experiment, shown).partition("; see `tipbench")[0])
+        return BadInput(f"experiment {shown!r} cannot be judged at present; ask an admin to look at it")
 
     def _remember(self, batch: Batch, scales: Sequence[Scale]) -> _Open:
         found = _Open(judge=batch.judge, ids=_ids(batch), scales=tuple(scales))
@@ -181,13 +199,14 @@ class JudgingRoom:
         try:
             return apply_answers(state, batch, _judge(who), answers, lines={})
         except CheckFailed as error:
-            reason = str(error).replace(_FLAG, "")
+            reason = without_flag(error)
             self._drafts.reject(batch.batch_id, who.name, reason, now_ms=now_ms())
+            self._service.audit(who, "judge.rejected", batch.batch_id, reason)
             raise CheckFailed(reason) from None
 
 
 def _judge(who: Principal) -> Judge:
-    return Judge(id=who.name, kind="human")
+    return Judge(id=who.name, kind=who.kind)
 
 
 def _ids(batch: Batch) -> frozenset[str]:

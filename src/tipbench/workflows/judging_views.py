@@ -12,6 +12,7 @@ from tipbench.workflows.judging_names import name_for, named
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
+    from tipbench.errors import CheckFailed
     from tipbench.judge.agreement import Agreement
     from tipbench.records import ExperimentSummary, Ledger
     from tipbench.workflows.access import Principal
@@ -20,11 +21,19 @@ if TYPE_CHECKING:
     from tipbench.workflows.service_state import Service
 
 
+# A judge cannot take this way out: a person at the command line can.
+_FLAG = ", or accept it with --accept-drift"
+
+
 def to_judge(service: Service, who: Principal) -> list[dict[str, Any]]:
     """The experiments with something to judge, or with a batch that the judge has not handed in."""
     ledger = synced_ledger(service.settings())
     found = [(entry, _open_batch(ledger, entry.name, who)) for entry in ledger.experiments()]
-    return [_entry(ledger, entry, batch, who) for entry, batch in found if entry.pending or batch]
+    return [
+        _entry(name_for(service, ledger, entry.name, who), entry, batch)
+        for entry, batch in found
+        if entry.pending or batch
+    ]
 
 
 def _open_batch(ledger: Ledger, experiment: str, who: Principal) -> str | None:
@@ -42,9 +51,9 @@ def _open_batch(ledger: Ledger, experiment: str, who: Principal) -> str | None:
     return mine[-1] if mine else None
 
 
-def _entry(ledger: Ledger, entry: ExperimentSummary, batch: str | None, who: Principal) -> dict[str, Any]:
+def _entry(name: str, entry: ExperimentSummary, batch: str | None) -> dict[str, Any]:
     return {
-        "experiment": name_for(ledger, entry.name, who),
+        "experiment": name,
         "rubric": entry.rubric_id,
         "cells": entry.done,
         "cells_pending": entry.pending,
@@ -54,10 +63,10 @@ def _entry(ledger: Ledger, entry: ExperimentSummary, batch: str | None, who: Pri
 
 def status_for(service: Service, experiment: str, who: Principal) -> dict[str, Any]:
     """How far judging has come. A judge is told nothing of other judges, and no name of a model."""
-    settings = service.settings({"experiment": named(service, experiment)})
+    settings = service.settings({"experiment": named(service, experiment, who)})
     found = judge_status(settings)
     everything = who.role == "admin"
-    name = name_for(synced_ledger(settings), found.experiment, who)
+    name = name_for(service, synced_ledger(settings), found.experiment, who)
     return {
         "experiment": name,
         "rubric": found.rubric_id,
@@ -80,7 +89,7 @@ def status_for(service: Service, experiment: str, who: Principal) -> dict[str, A
 
 
 def _me(who: Principal) -> tuple[str, str]:
-    return who.name, "human"
+    return who.name, who.kind
 
 
 def _judge(one: JudgeStatus) -> dict[str, Any]:
@@ -104,6 +113,11 @@ def agreement_told(found: Agreement) -> dict[str, Any]:
         "word": found.word,
         "enough": found.enough,
     }
+
+
+def without_flag(error: CheckFailed) -> str:
+    """Why a batch was rejected, for who is not at a command line."""
+    return str(error).replace(_FLAG, "")
 
 
 def applied_told(applied: Applied, *, experiment: str) -> dict[str, Any]:

@@ -5,31 +5,39 @@ stand.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from tipbench.engine.lock import is_loopback
-from tipbench.errors import BadSetting
-from tipbench.settings import Settings, home, normal_url
+from tipbench.bandit.policies import NAMES
+from tipbench.errors import BadInput, BadSetting
+from tipbench.settings import SHADOW_POLICIES, Settings, home, normal_url, shadow_policies
 from tipbench.store import Store
+from tipbench.workflows import canary_keeper
 from tipbench.workflows.access import Access
 from tipbench.workflows.comparing import compare
 from tipbench.workflows.jobs import Jobs
 from tipbench.workflows.recording import the_ledger
+from tipbench.workflows.tip_desk import TipDesk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tipbench.compare.report import Report
+    from tipbench.settings import ShadowPolicy
     from tipbench.workflows.access import Principal
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8700
 _REPORTS_KEPT = 16
+_JOBS_LOOKED_AT = 200
+_ON_THIS_MACHINE = re.compile(
+    r"https?://([\w.~%!$&'()*+,;=:-]*@)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:[0-9]{1,5})?(/[\w.~%/-]*)?",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +54,25 @@ class ServiceConfig:
     allowed_hosts: tuple[str, ...] = ()
     webhook_url: str = ""
     webhook_secret: str = field(default="", repr=False)
+    shadows: Mapping[str, ShadowPolicy] = field(default_factory=lambda: dict(SHADOW_POLICIES))
 
     @classmethod
-    def from_environment(cls, *, host: str, port: int, settings: Settings) -> ServiceConfig:
+    def from_environment(
+        cls, *, host: str, port: int, settings: Settings, shadows: Sequence[str] = ()
+    ) -> ServiceConfig:
+        """What the environment says; `shadows` are those to switch on beside."""
+        hook = os.environ.get("TIPBENCH_WEBHOOK_URL", ""), os.environ.get("TIPBENCH_WEBHOOK_SECRET", "")
+        check_hook(*hook)
         return cls(
+            shadows=shadow_policies(known=NAMES, enable=shadows),
             host=host,
             port=port,
             settings=settings,
             ollama_urls=tuple(normal_url(one) for one in _listed("TIPBENCH_OLLAMA_URLS")),
             mlflow_urls=tuple(one.rstrip("/") for one in _listed("TIPBENCH_MLFLOW_URLS")),
             allowed_hosts=tuple(one.lower() for one in _listed("TIPBENCH_ALLOWED_HOSTS")),
-            webhook_url=os.environ.get("TIPBENCH_WEBHOOK_URL", ""),
-            webhook_secret=os.environ.get("TIPBENCH_WEBHOOK_SECRET", ""),
+            webhook_url=hook[0],
+            webhook_secret=hook[1],
         )
 
     @property
@@ -65,6 +80,28 @@ class ServiceConfig:
         """The names that a request may call this service by."""
         own = {"localhost", "127.0.0.1", "::1", self.host.lower().strip("[]")}
         return frozenset(own | set(self.allowed_hosts)) - {"0.0.0.0", "::"}  # noqa: S104 - names nobody
+
+
+def check_hook(url: str, secret: str) -> None:
+    """Refuse what would silently announce nothing."""
+    if url and not re.fullmatch(r"https?://[^\s/?#\\]+([/?]\S*)?", url):
+        raise BadInput("TIPBENCH_WEBHOOK_URL is no address such as https://example.org/hook; correct it")
+    if url and not secret:
+        raise BadInput("TIPBENCH_WEBHOOK_URL needs a TIPBENCH_WEBHOOK_SECRET to sign with; set both or none")
+
+
+def on_this_machine(url: str) -> bool:
+    """Whether an address is surely one of this machine's own.
+
+    Programs read an odd address differently (a backslash ends the host's name for some of them), so only
+    what leaves no room for that is let through.
+    """
+    return _ON_THIS_MACHINE.fullmatch(url) is not None
+
+
+def is_exposed(host: str) -> bool:
+    """Whether a service that listens there can be reached from other machines."""
+    return host.lower() not in {"localhost", "127.0.0.1", "::1"}
 
 
 def _listed(name: str) -> list[str]:
@@ -79,11 +116,26 @@ class Service:
         self.config = config
         self.store = Store(place / "service.db")
         self.access = Access(
-            tokens=self.store.tokens, attempts=self.store.attempts, key=self.store.secrets.get("session")
+            tokens=self.store.tokens,
+            attempts=self.store.attempts,
+            ended=self.store.seen,
+            key=self.store.secrets.get("session"),
         )
-        self.jobs = Jobs(self.store.jobs, folder=place / "jobs")
+        self.jobs = Jobs(self.store.jobs, folder=place / "jobs", own=config.settings)
+        self.desk = TipDesk(
+            config.settings,
+            shadows=config.shadows,
+            folder=place,
+            audit=lambda now: canary_keeper.audited(self.store, now),
+        )
         self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
         self._lock = threading.Lock()
+        self.applications = 0
+
+    def close(self) -> None:
+        """End what serves tips, and let go of the files."""
+        self.desk.stop()
+        self.store.close()
 
     def settings(self, values: Mapping[str, Any] | None = None) -> Settings:
         """The service's own settings with these in their place; a BadSetting for an address it must not
@@ -98,8 +150,22 @@ class Service:
         self._check_mlflow(settings.mlflow_url)
         return settings
 
+    def came_in(self) -> None:
+        """Note that a batch was applied: there may be another one to announce."""
+        with self._lock:
+            self.applications += 1
+
+    def judging_settings(self, experiment: str) -> Settings:
+        """The settings to judge an experiment with: of its suite's folders, the one it was collected from."""
+        suites = [
+            job.params.get("settings", {}).get("suite")
+            for job in self.store.jobs.page(limit=_JOBS_LOOKED_AT)
+            if (job.kind, job.experiment) == ("collect", experiment)
+        ]
+        return self.settings({"experiment": experiment, "suite": suites[0] if suites else None})
+
     def _check_ollama(self, url: str) -> None:
-        if url in {self.config.settings.ollama_url, *self.config.ollama_urls} or is_loopback(url):
+        if url in {self.config.settings.ollama_url, *self.config.ollama_urls} or on_this_machine(url):
             return
         raise BadSetting(
             "ollama_url", f"{url} is not on the list of hosts of this service; add it to TIPBENCH_OLLAMA_URLS"
@@ -109,7 +175,7 @@ class Service:
         plain = url.rstrip("/")
         if plain in {self.config.settings.mlflow_url.rstrip("/"), *self.config.mlflow_urls}:
             return
-        if urlsplit(plain).scheme in {"http", "https"} and is_loopback(plain):
+        if on_this_machine(plain):
             return
         raise BadSetting(
             "mlflow_url", "is not on the list of servers of this service; add it to TIPBENCH_MLFLOW_URLS"
@@ -131,10 +197,20 @@ class Service:
                 self._reports.popitem(last=False)
         return report
 
-    def audit(self, principal: Principal | None, action: str, target: str = "", detail: str = "") -> None:
-        """Write down who changed what. Never a token."""
+    def audit(
+        self, principal: Principal | None, action: str, target: str = "", detail: str = "", *, ip: str = ""
+    ) -> None:
+        """Write down who changed what, and from where: `ip` where nobody is known. Never a token."""
         who, role = (principal.name, principal.role) if principal else ("", "")
-        self.store.audit.add(who=who, role=role, action=action, target=target, detail=detail, now_ms=now_ms())
+        self.store.audit.add(
+            who=who,
+            role=role,
+            action=action,
+            target=target,
+            detail=detail,
+            ip=principal.ip if principal else ip,
+            now_ms=now_ms(),
+        )
 
 
 def now_ms() -> int:

@@ -15,7 +15,7 @@ from tipbench.store import FILE_NAME, Store, token_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tipbench.store import Role, Token
+    from tipbench.store import PersonKind, Role, Token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,12 @@ def os_user() -> Doer:
         return Doer(who=f"uid {number}", role="local")
 
 
-def create_token(store: Store, *, name: str, role: Role, by: Doer) -> str:
+def create_token(store: Store, *, name: str, role: Role, by: Doer, kind: PersonKind = "human") -> str:
     """A new token in plain text, to be shown this once."""
     kept = token_name(name)
     with store.together():
-        plain = store.tokens.create(kept, role, now_ms=_now_ms())
-        _note(store, by, "token.create", kept, f"role {role}")
+        plain = store.tokens.create(kept, role, now_ms=_now_ms(), kind=kind)
+        _note(store, by, "token.create", kept, f"role {role}" + (", an agent" if kind == "agent" else ""))
     return plain
 
 

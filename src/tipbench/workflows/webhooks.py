@@ -6,6 +6,7 @@ What goes out is kept in the store until it arrived: only ever at the address th
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from tipbench.errors import NotFound
 from tipbench.workflows.access import NotAllowed
 from tipbench.workflows.exporting import Order, batch_file, keep_batch, take_batches
+from tipbench.workflows.job_command import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +39,8 @@ MOST_AT_ONCE = 4
 # One minute, five, thirty, then every two hours: about a day in all.
 _WAITS_S = (60, 300, 1800, *(7200,) * 12)
 _TIMEOUT_S, _CLAIM_MS = 15.0, 120_000
+# All in all: a receiver that sends a byte now and then never times out by itself.
+_LONGEST_S = 30.0
 _LONGEST_REPLY = 500
 _JITTER = 0.1
 _GONE = 410
@@ -116,21 +120,26 @@ def announce(store: Store, hook: Hook, settings: Settings, *, key: str, now_ms: 
         "batch": batch.batch_id,
         "file": json.loads(batch_file(state, batch, None)),
     }
-    return store.deliveries.add(key=key, event=EVENT, url=hook.url, body=json.dumps(message), now_ms=now_ms)
+    return store.deliveries.add(
+        key=key, event=EVENT, url=without_login(hook.url), body=json.dumps(message), now_ms=now_ms
+    )
 
 
-def deliver_due(store: Store, hook: Hook, now_ms: int) -> int:
+def deliver_due(store: Store, hook: Hook, now_ms: int, *, longest_s: float = _LONGEST_S) -> int:
     """Send what is due, a few at a time; how many were tried. What does not arrive is due again later."""
     with ThreadPoolExecutor(max_workers=MOST_AT_ONCE, thread_name_prefix="webhook") as pool:
         tried = 0
         while claimed := store.deliveries.claim(now_ms=now_ms, for_ms=_CLAIM_MS):
-            pool.submit(_deliver, store, hook, claimed)
+            pool.submit(_deliver, store, hook, claimed, longest_s)
             tried += 1
     return tried
 
 
-def _deliver(store: Store, hook: Hook, claimed: Delivery) -> None:
-    status, problem = _post(hook, claimed)
+def _deliver(store: Store, hook: Hook, claimed: Delivery, longest_s: float) -> None:
+    try:
+        status, problem = asyncio.run(asyncio.wait_for(_post(hook, claimed), longest_s))
+    except asyncio.TimeoutError:
+        status, problem = None, f"no whole answer within {longest_s:g} seconds"
     now_ms = time.time_ns() // 1_000_000
     if not problem and status is not None:
         store.deliveries.sent(claimed, status=status, now_ms=now_ms)
@@ -147,7 +156,7 @@ def next_wait_s(attempts: int) -> float | None:
     return _WAITS_S[attempts - 1] * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
 
 
-def _post(hook: Hook, claimed: Delivery) -> tuple[int | None, str]:
+async def _post(hook: Hook, claimed: Delivery) -> tuple[int | None, str]:
     """Send one message: the status, and what was wrong, empty where it arrived. No redirect is followed."""
     import httpx
 
@@ -158,18 +167,19 @@ def _post(hook: Hook, claimed: Delivery) -> tuple[int | None, str]:
         **signed_headers(hook.secret, body, now_ms=time.time_ns() // 1_000_000),
     }
     try:
-        with (
-            httpx.Client(timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
+        async with (
+            httpx.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
             client.stream("POST", hook.url, content=body, headers=headers) as reply,
         ):
             if reply.is_success:
                 return reply.status_code, ""
-            return reply.status_code, f"HTTP {reply.status_code}: {_beginning(reply)}"
+            return reply.status_code, f"HTTP {reply.status_code}: {await _beginning(reply)}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return None, f"{type(error).__name__}: {error}"
 
 
-def _beginning(reply: httpx.Response) -> str:
+async def _beginning(reply: httpx.Response) -> str:
     """The first of what a receiver says; it may go on for ever."""
-    first = next(reply.iter_bytes(4 * _LONGEST_REPLY), b"")
-    return first.decode("utf-8", "replace")[:_LONGEST_REPLY]
+    async for first in reply.aiter_bytes(4 * _LONGEST_REPLY):
+        return first.decode("utf-8", "replace")[:_LONGEST_REPLY]
+    return ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -30,20 +31,25 @@ def check_free(path: Path, *, force: bool) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The file with this text, or the file as it was: never half of it.
+    """The file with this text, or the file as it was: never half of it."""
+    write_pieces(path, [text])
+
+
+def write_pieces(path: Path, pieces: Iterable[str]) -> None:
+    """As `write_whole`, for a text that is made piece by piece.
 
     A pipe or a device is written to, and a link stays one (`/dev/stdout` is): to put a file in their place
     would take them away from everybody.
     """
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8", newline="\n") as pipe:
-            pipe.write(text)
+            pipe.writelines(pieces)
         return
     path = path.resolve()
     spare = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with spare.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         spare.replace(path)

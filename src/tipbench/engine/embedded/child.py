@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -61,7 +61,9 @@ def _command(
 def _address(child: subprocess.Popen[bytes], log: IO[bytes]) -> str:
     """The first line of the child's output, which it writes when it takes requests."""
     assert child.stdout is not None  # noqa: S101 - it was asked for
-    readable, _, _ = select.select([child.stdout], [], [], _START_S)
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        readable = selector.select(_START_S)
     line = child.stdout.readline().decode().strip() if readable else ""
     if not line.startswith("http"):
         raise EngineUnreachable(f"the embedded engine did not start: {_last_words(child, log)}")

@@ -11,11 +11,13 @@ export class Problem extends Error {
 
 const sentence = (text) => {
   const plain = String(text).replace(/\.$/, "");
-  return `${plain.charAt(0).toUpperCase()}${plain.slice(1)}.`;
+  // An address or a name at its beginning stays as it is written.
+  return `${/^[a-z]+([\s,;'’]|:\s|$)/.test(plain) ? plain.charAt(0).toUpperCase() : plain.charAt(0)}${plain.slice(1)}.`;
 };
 
-// The answer's JSON. A Problem for what the service refuses; status 0 where it could not be asked.
-export async function ask(method, path, body, options = {}) {
+// The answer's JSON. A Problem for what the service refuses; status 0 where it could not be asked. Whoever is
+// logged out is led to the login page, unless they are to `stay`.
+export async function ask(method, path, body, { stay = false, ...options } = {}) {
   const headers = { accept: "application/json" };
   if (body !== undefined && !(body instanceof Blob)) {
     headers["content-type"] = "application/json";
@@ -31,7 +33,7 @@ export async function ask(method, path, body, options = {}) {
     throw new Problem(0, "unreachable", "The service does not answer.");
   }
   if (answer.status === 401) {
-    location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+    if (!stay) location.assign(loginAddress());
     throw new Problem(401, "unauthenticated", "You are logged out.");
   }
   const found = await answer.json().catch(() => null);
@@ -39,6 +41,8 @@ export async function ask(method, path, body, options = {}) {
   const told = found?.error ?? {};
   throw new Problem(answer.status, told.code, sentence(told.message ?? "Something went wrong"), told.fields);
 }
+
+export const loginAddress = () => `/login?next=${encodeURIComponent(location.pathname + location.search)}`;
 
 export const part = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
 

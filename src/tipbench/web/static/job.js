@@ -37,9 +37,11 @@ async function refresh() {
   if (wasOpen) document.querySelector("#live .notices")?.setAttribute("open", "");
   log.textContent = fresh.getElementById("log").textContent;
   if (down) log.scrollTop = log.scrollHeight;
-  for (const name of ["cancel", "resume"]) {
+  for (const name of ["cancel", "resume", "experiment", "judge-next"]) {
     const button = document.getElementById(name);
-    button.hidden = fresh.getElementById(name).hidden;
+    const other = fresh.getElementById(name);
+    button.hidden = other.hidden;
+    button.className = other.className;
     button.disabled = false;
   }
   const live = "live" in now.dataset;

@@ -1,5 +1,5 @@
 // The judge's desk: one tip at a time, by keys or by touch. Nothing here knows who wrote a tip.
-import { ask, make, part, show } from "./api.js";
+import { ask, loginAddress, make, part, show } from "./api.js";
 import { Strokes } from "./strokes.js";
 
 const by = (id) => document.getElementById(id);
@@ -9,6 +9,8 @@ const scales = panels.map((panel) => ({
   name: panel.dataset.scale, low: Number(panel.dataset.low), high: Number(panel.dataset.high), panel,
 }));
 const experiment = desk.dataset.experiment;
+// Whoever is quicker has not read, and whoever is slower was away: neither says how long a tip takes.
+const SHORTEST_LOOK = 2000;
 const LONGEST_LOOK = 120_000;
 const PACE_FROM = 5;
 
@@ -36,7 +38,9 @@ async function begin() {
   items = batch.items;
   answers = items.map((item) => ({ ...item.answer }));
   usual = batch.seconds_each ?? usual;
-  strokes = new Strokes(batch.batch, saved);
+  strokes = new Strokes(batch.batch, { told: saved, changed: elsewhere });
+  for (const [item, answer] of strokes.waiting) take(item, answer);
+  strokes.send();
   by("loading").hidden = true;
   makeTabs();
   rejected = batch.rejected ?? "";
@@ -60,7 +64,7 @@ function go(to) {
   by("tip").textContent = item.tip;
   by("number").textContent = `${item.number} of ${items.length}`;
   by("note").value = answer.note ?? "";
-  by("overlong").value = answer.overlong === true ? "true" : answer.overlong === false ? "false" : "";
+  by("overlong").value = String(answer.overlong ?? "");
   showNote(Boolean(answer.note), false);
   const next = scales.findIndex((scale) => !Number.isInteger(answer[scale.name]));
   openScale(next < 0 ? scales.length - 1 : next);
@@ -178,7 +182,8 @@ function next() {
     return show(by("desk-problem"), `${scales[missing].name} still needs a score.`);
   }
   show(by("desk-problem"), "");
-  took.push(Math.min(Date.now() - shownAt, LONGEST_LOOK));
+  const look = Date.now() - shownAt;
+  if (look >= SHORTEST_LOOK) took.push(Math.min(look, LONGEST_LOOK));
   const following = answers.findIndex((answer, n) => n > at && !complete(answer));
   const anywhere = following >= 0 ? following : answers.findIndex((answer) => !complete(answer));
   if (anywhere >= 0) go(anywhere);
@@ -192,6 +197,36 @@ function keep() {
   strokes.put(items[at].id, { ...whole, overlong: answer.overlong ?? null, note: answer.note || null });
 }
 
+const take = (item, answer) => {
+  const n = items.findIndex((one) => one.id === item);
+  if (n >= 0) answers[n] = { ...answer };
+  return n;
+};
+
+// The same batch is open in another tab: what was done there holds here.
+function elsewhere(item, answer) {
+  if (!item) return ended(answer ?? "This batch was handed in.");
+  const n = take(item, answer);
+  if (desk.hidden && left()) go(at);
+  if (n === at) refresh();
+  progress();
+}
+
+function refresh() {
+  if (document.activeElement !== by("note")) by("note").value = answers[at].note ?? "";
+  by("overlong").value = String(answers[at].overlong ?? "");
+  marks();
+}
+
+function ended(text) {
+  items = [];
+  desk.hidden = true;
+  by("finished").hidden = true;
+  by("nothing").hidden = false;
+  by("nothing-told").textContent = text;
+  by("go-on").hidden = false;
+}
+
 function progress() {
   const n = left();
   by("far").max = items.length;
@@ -203,11 +238,15 @@ function progress() {
 }
 
 function saved(word) {
-  const place = by("saved");
-  place.classList.toggle("wrong", word !== "saved" && word !== "saving");
   if (word === "saving") return;
-  place.textContent = word === "saved" ? "Saved" : word;
+  const wrong = word !== "saved";
+  by("saved").classList.toggle("wrong", wrong);
+  by("saved").replaceChildren(...(word === "logged out" ? loggedOut() : [wrong ? word : "Saved"]));
+  by("unsaved").replaceChildren(...(wrong ? by("saved").cloneNode(true).childNodes : []));
+  by("unsaved").hidden = !wrong;
 }
+
+const loggedOut = () => ["You are logged out; your scores are kept in this browser. ", make("a", { href: loginAddress() }, "Log in"), " to save them."];
 
 function say(text) {
   by("said").textContent = text;
@@ -222,9 +261,19 @@ function showNote(visible, focus = true) {
 function finish() {
   desk.hidden = true;
   by("finished").hidden = false;
-  by("finished-told").textContent = `${items.length} tips have their scores. Handed in, they count; until then you may change any of them.`;
-  show(by("finished-problem"), rejected);
+  finishedTold();
   by("finished-h").focus();
+}
+
+function finishedTold() {
+  by("finished-h").textContent = rejected && !reviewing ? "Not taken" : "All judged";
+  const again = Boolean(rejected) && !reviewing;
+  by("finished-told").textContent = again
+    ? "Nothing of it counts yet. Look through it again, change what you now see differently, and hand it in once more."
+    : `${items.length} tips have their scores. Handed in, they count; until then you may change any of them.`;
+  by("again").classList.toggle("main-action", again);
+  by("submit").classList.toggle("main-action", !again);
+  show(by("finished-problem"), rejected);
 }
 
 // Once all have scores, Enter goes through them one by one.
@@ -241,9 +290,14 @@ async function submit() {
   try {
     await strokes.settled();
     await ask("POST", part("api", "judge", "batches", strokes.batch, "submit"), {});
+    strokes.end();
     location.assign(part("judge", experiment, "result"));
   } catch (problem) {
-    if (problem.code === "rejected") rejected = problem.message;
+    if (problem.code === "rejected") {
+      rejected = problem.message;
+      reviewing = false;
+    }
+    finishedTold();
     show(by("finished-problem"), problem.message);
     button.disabled = false;
     button.textContent = "Hand in";
@@ -291,7 +345,7 @@ function digits(key) {
 
 function finishedKey(event) {
   if (event.target.closest("button, a") && event.key === "Enter") return;
-  if (event.key === "Enter") submit();
+  if (event.key === "Enter") (rejected && !reviewing ? review(0) : submit());
   else if (event.key === "Backspace") review(items.length - 1);
   else return;
   event.preventDefault();
@@ -322,12 +376,18 @@ let pause = 0;
 by("note").addEventListener("input", (event) => {
   answers[at] = { ...answers[at], note: event.target.value };
   clearTimeout(pause);
-  pause = setTimeout(keep, 300);
+  pause = setTimeout(keepNote, 300);
 });
+function keepNote() {
+  pause = 0;
+  keep();
+}
+addEventListener("pagehide", () => pause && keepNote());
 by("note").addEventListener("blur", () => {
   clearTimeout(pause);
-  if ((answers[at].note ?? "") !== (items[at].answer?.note ?? "")) keep();
+  pause = 0;
+  if (items.length && (answers[at].note ?? "") !== (items[at].answer?.note ?? "")) keep();
 });
-addEventListener("beforeunload", (event) => strokes?.unsaved && event.preventDefault());
+addEventListener("beforeunload", (event) => strokes?.endangered && event.preventDefault());
 
 begin();

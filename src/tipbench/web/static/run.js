@@ -15,6 +15,7 @@ let rows = [];
 let timer = 0;
 let asked = null;
 let modelsFrom = null;
+let installed = [];
 
 const opener = document.getElementById("open-run");
 opener.hidden = false;
@@ -22,7 +23,7 @@ opener.addEventListener("click", open);
 
 async function open() {
   dialog.showModal();
-  if (rows.length) return;
+  if (rows.length) return list.querySelector('input[type="checkbox"]') ? undefined : models();
   try {
     rows = await ask("GET", "/api/bench/options");
   } catch (problem) {
@@ -35,17 +36,19 @@ async function open() {
   await models();
 }
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 const words = (name) => {
   const known = { n_tips: "tips per cell", n_scenarios: "scenarios", max_model_b: "largest model, in billions",
     ollama_url: "Ollama host", mlflow_url: "MLflow server" };
   const text = known[name] ?? name.replaceAll("_", " ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  return capital(text);
 };
 
 function field(row) {
   const id = `run-${row.name}`;
   const about = { id, name: row.name, "aria-describedby": `${id}-help ${id}-problem` };
-  const help = make("p", { class: "meta", id: `${id}-help` }, row.help);
+  const help = make("p", { class: "meta", id: `${id}-help` }, capital(row.help));
   const problem = make("p", { class: "problem", "data-problem": row.name, id: `${id}-problem`, hidden: true });
   if (row.type === "flag") {
     const box = make("input", { ...about, type: "checkbox", checked: row.default });
@@ -70,6 +73,7 @@ async function models() {
   const url = form.elements.ollama_url?.value ?? "";
   modelsFrom = url;
   list.replaceChildren();
+  installed = [];
   listTold.textContent = "Asking the host what is installed …";
   const wanted = rows.find((row) => row.name === "models")?.default ?? [];
   let found;
@@ -80,24 +84,34 @@ async function models() {
     return byHand(wanted);
   }
   if (!found.length) {
-    listTold.textContent = "The host has no models yet.";
+    listTold.textContent = "No model is installed yet: pull one, such as ollama pull qwen2.5:0.5b, and open this again.";
     return byHand(wanted);
   }
-  listTold.textContent = `${found.length} installed on the host`;
-  const fits = found.filter((one) => !one.too_large);
+  listTold.textContent = found.length === 1 ? "1 model is installed." : `${found.length} models are installed.`;
+  installed = found;
+  const fits = found.filter((one) => !tooLarge(one));
   const usual = fits.filter((one) => wanted.includes(one.name));
-  const ticked = new Set((usual.length ? usual : fits).map((one) => one.name));
-  found.forEach((one, at) => list.append(tick(one, at, ticked.has(one.name))));
+  offer(new Set((usual.length ? usual : fits).map((one) => one.name)));
   later();
 }
 
+const offer = (ticked) => list.replaceChildren(...installed.map((one, at) => tick(one, at, ticked.has(one.name))));
+
+// By the limit that stands in the dialog, which need not be the one that the host was asked with.
+function tooLarge(one) {
+  const most = Number(form.elements.max_model_b?.value);
+  if (!one.parameters || !(most > 0) || one.too_large?.includes("digest")) return one.too_large;
+  return Number((one.parameters / 1e9).toFixed(1)) > most ? `${billions(one.parameters)}: more than the ${most} billion that “Largest model” allows` : null;
+}
+
 function tick(one, at, checked) {
+  const large = tooLarge(one);
   const id = `run-model-${at}`;
   const size = [one.parameters ? billions(one.parameters) : "size unknown", gigabytes(one.size_bytes), one.resident ? "loaded now" : ""];
-  const told = make("span", { class: "meta", id: `${id}-told` }, one.too_large ?? size.filter(Boolean).join(" · "));
-  const box = make("input", { type: "checkbox", id, name: "models", value: one.name, checked: checked && !one.too_large,
-    disabled: Boolean(one.too_large), "aria-describedby": `${id}-told` });
-  return make("label", { class: `model-choice ${one.too_large ? "off" : ""}`, for: id }, box, make("bdi", { class: "model" }, one.name), told);
+  const told = make("span", { class: "meta", id: `${id}-told` }, large ?? size.filter(Boolean).join(" · "));
+  const box = make("input", { type: "checkbox", id, name: "models", value: one.name, checked: checked && !large,
+    disabled: Boolean(large), "aria-describedby": `${id}-told` });
+  return make("label", { class: `model-choice ${large ? "off" : ""}`, for: id }, box, make("bdi", { class: "model" }, one.name), told);
 }
 
 // Where the host cannot be asked, names are written.
@@ -127,6 +141,7 @@ const value = (row, text) => (row.type.endsWith("number") && Number.isFinite(Num
 
 form.addEventListener("input", (event) => {
   if (event.target.name === "ollama_url") return;
+  if (event.target.name === "max_model_b" && installed.length) offer(new Set(chosenModels()));
   later();
 });
 form.addEventListener("change", (event) => {
@@ -160,8 +175,8 @@ function said(plan) {
   if (!plan.cells) return `Nothing to do: all ${plan.skipped} cells are there already.`;
   const before = plan.skipped ? `, ${plan.skipped} done before` : "";
   const memory = `needs ${gigabytes(plan.peak_bytes)} of memory, ${gigabytes(plan.free_bytes)} are free`;
-  const minute = minutes(plan.minutes);
-  return `${plan.cells} cells${before}. ${minute.charAt(0).toUpperCase() + minute.slice(1)}, ${plan.basis}; ${memory}.`;
+  const cells = plan.cells === 1 ? "1 cell" : `${plan.cells} cells`;
+  return `${cells}${before}. ${capital(minutes(plan.minutes))}, ${plan.basis}; ${memory}.`;
 }
 
 form.addEventListener("submit", async (event) => {

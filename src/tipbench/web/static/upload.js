@@ -15,7 +15,15 @@ form.addEventListener("submit", async (event) => {
     const n = (applied.new ?? 0) + (applied.changed ?? 0);
     show(told, `Taken in: ${n} verdict${n === 1 ? "" : "s"}. ${applied.drift?.reason ?? ""}`);
     form.reset();
+    await refresh();
   } catch (error) {
     show(problem, error.message);
   }
 });
+
+// The list as the server shows it now.
+async function refresh() {
+  const answer = await fetch(location.href, { credentials: "same-origin" });
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("waiting");
+  if (fresh) document.getElementById("waiting").replaceWith(fresh);
+}

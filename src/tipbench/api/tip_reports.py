@@ -1,0 +1,114 @@
+"""How the serving half fares, what it served, and how a user is forgotten: nobody waits for these."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from tipbench.api.access import GuardedRoute, Need, TheService
+from tipbench.api.errors import BadFields, documented
+from tipbench.api.fields import Strict
+from tipbench.bandit.books import Entry
+from tipbench.workflows.access import NotAllowed, Principal
+from tipbench.workflows.service_state import is_exposed
+from tipbench.workflows.tip_reports import forget, overview, policy_of, signal_of, statistics
+
+router = APIRouter(tags=["tips"], route_class=GuardedRoute, responses=documented(404, 422, 503))
+_QUIET_S = 5.0
+_RETRY_MS = 2000
+_LARGEST = 2**63 - 1
+
+
+class TipCaller(Need):
+    """Who may ask about tips: anybody on this machine; from elsewhere, a service's or an admin's token."""
+
+    def check(self, request: Request) -> Principal | None:  # type: ignore[override]
+        principal: Principal | None = request.state.principal
+        if principal is not None and principal.role not in {"service", "admin"}:
+            raise NotAllowed(f"this is for service and admin, not for {principal.role}", status=403)
+        exposed = is_exposed(request.app.state.service.config.host)
+        if principal is None and (exposed or request.headers.get("authorization")):
+            raise NotAllowed("send a service's token: Authorization: Bearer TOKEN", status=401)
+        return principal
+
+
+Caller = Annotated[Principal | None, Depends(TipCaller())]
+UserId = Annotated[str | None, Query(min_length=1, max_length=200, description="of one user only")]
+
+
+class ResetRequest(Strict):
+    """Whom to forget: one user, or everybody."""
+
+    user_id: str | None = Field(default=None, min_length=1, max_length=200)
+    everybody: bool = False
+
+
+class ResetAnswer(BaseModel):
+    reset: str
+
+
+@router.get("/stats")
+def stats(service: TheService, _who: Caller) -> dict[str, Any]:
+    """Every policy in short, the active one, and the shadows."""
+    return overview(service.desk)
+
+
+@router.get("/stats/{policy:path}")
+def stats_of(service: TheService, _who: Caller, policy: str, user_id: UserId = None) -> dict[str, Any]:
+    """How a policy fares, overall or with one user, its weights, and how often shadows agreed."""
+    if user_id is not None and "\0" in user_id:
+        raise BadFields({"user_id": "holds a NUL character; leave it out"})
+    return statistics(service.desk, policy_of(policy), user_id)
+
+
+@router.post("/reset")
+async def reset(service: TheService, who: Caller, request: Request, body: ResetRequest) -> ResetAnswer:
+    """Forget what every policy has learned from a user. Rewards for what was served before teach nothing."""
+    if (body.user_id is None) is not body.everybody:
+        raise BadFields({"user_id": "name a user to forget, or say everybody: true"})
+    ip = request.client.host if request.client else ""
+    await service.desk.opened()
+    await forget(service, who, user_id=body.user_id, ip=ip)
+    return ResetAnswer(reset=body.user_id or "everybody")
+
+
+@router.get(
+    "/signals",
+    response_class=Response,
+    responses={200: {"description": "server-sent events", "content": {"text/event-stream": {}}}},
+)
+async def signals(
+    service: TheService,
+    _who: Caller,
+    last_event_id: Annotated[str, Header()] = "",
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="the number of the last one you saw")] = 0,
+) -> Response:
+    """What was served and what shadows said, as it happens, from a number on: who was away misses none.
+
+    Each message has the number as its id, the signal (`serve`, `shadow:NAME`, `reset`) as its type, and a
+    JSON object. `Last-Event-ID` goes before `after`.
+    """
+    seen = int(last_event_id) if re.fullmatch(r"[0-9]{1,18}", last_event_id) else after
+    await service.desk.opened()
+    return StreamingResponse(
+        _stream(service.desk.signals(after=seen, quiet_s=_QUIET_S)),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _stream(entries: AsyncIterator[Entry | None]) -> AsyncIterator[str]:
+    yield f"retry: {_RETRY_MS}\n\n"
+    async for entry in entries:
+        yield ": quiet\n\n" if entry is None else _message(entry)
+
+
+def _message(entry: Entry) -> str:
+    data = json.dumps(signal_of(entry), separators=(",", ":"))
+    return f"id: {entry.seq}\nevent: {entry.signal}\ndata: {data}\n\n"

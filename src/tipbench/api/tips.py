@@ -1,0 +1,200 @@
+"""The routes that an app calls for every tip: a bare ASGI application that stands before the rest.
+
+A decision takes some 20 µs and a framework's way to a handler ten times that, so these few routes are found
+by their path, and decoded and encoded without one. Everything else goes on to the rest of the service.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tipbench.api.errors import BadFields, error_response
+from tipbench.bandit.asked import RecommendRequest, RewardRequest, ScoreRequest
+from tipbench.bandit.asks import Score
+from tipbench.errors import TipbenchError
+from tipbench.workflows.access import NotAllowed, check_host, check_origin
+from tipbench.workflows.service_state import Service, is_exposed, now_ms
+from tipbench.workflows.tip_desk import ROUTES, TipDesk
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+LARGEST_BODY = 1_000_000
+TIP_PATHS = (
+    "/recommend",
+    "/reward",
+    *(f"/score/{route}" for route in ROUTES),
+    *(f"/reward/{route}" for route in ROUTES),
+)
+_ROLES = frozenset({"service", "admin"})
+_REMEMBERED_S = 1.0
+_MOST_REMEMBERED = 1000
+# Sent by whoever refuses; the other headers are those of every answer.
+_OWN_WORDS = ("www-authenticate", "retry-after")
+
+
+class Door:
+    """Who may ask for tips: anybody on this machine; from elsewhere, a service's or an admin's token."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._open = not is_exposed(service.config.host)
+        self._hosts: set[str] = set()
+        self._known: dict[str, float] = {}
+
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse whoever may not; a NotAllowed says why."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if host not in self._hosts:
+            check_host(host, allowed=self._service.config.known_as)
+            if len(self._hosts) >= _MOST_REMEMBERED:
+                self._hosts.clear()
+            self._hosts.add(host)
+        if b"origin" in headers or b"sec-fetch-site" in headers:
+            _check_page(headers, host)
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        if given or not self._open:
+            self._check_token(given)
+
+    def _check_token(self, given: str) -> None:
+        """A token that was good a moment ago is: looking it up takes longer than the decision."""
+        now = time.monotonic()
+        if self._known.get(given, 0.0) > now:
+            return
+        principal = self._service.access.principal(authorization=given, cookie="", now_ms=now_ms())
+        if principal is None:
+            raise NotAllowed("send a service's token: Authorization: Bearer TOKEN", status=401)
+        if principal.role not in _ROLES:
+            raise NotAllowed(f"this is for service and admin, not for {principal.role}", status=403)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[given] = now + _REMEMBERED_S
+
+
+def _check_page(headers: Mapping[bytes, bytes], host: str) -> None:
+    check_origin(
+        origin=headers.get(b"origin", b"").decode("latin-1"),
+        referer=headers.get(b"referer", b"").decode("latin-1"),
+        fetch_site=headers.get(b"sec-fetch-site", b"").decode("latin-1"),
+        host=host,
+        must_say=False,
+    )
+
+
+class TipRoutes:
+    """The tip routes in front of another application, which gets whatever is not theirs."""
+
+    def __init__(self, app: ASGIApp, *, desk: TipDesk, door: Door, headers: Mapping[str, str]) -> None:
+        self._rest = app
+        self._desk = desk
+        self._door = door
+        self._headers = [(b"content-type", b"application/json")]
+        self._headers += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        self._handlers: dict[str, Callable[[bytes], Awaitable[msgspec.Struct]]] = {
+            "/recommend": self._recommend,
+            "/reward": partial(self._reward, None),
+            **{f"/score/{route}": partial(self._score, policy) for route, policy in ROUTES.items()},
+            **{f"/reward/{route}": partial(self._reward, policy) for route, policy in ROUTES.items()},
+        }
+        self._score_body = msgspec.json.Decoder(ScoreRequest)
+        self._reward_body = msgspec.json.Decoder(RewardRequest)
+        self._recommend_body = msgspec.json.Decoder(RecommendRequest)
+        self._encode = msgspec.json.Encoder().encode
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
+        if handler is None:
+            await self._rest(scope, receive, send)
+            return
+        try:
+            _check_method(scope["method"])
+            self._door.check(dict(scope["headers"]))
+            body = await _body(receive)
+            await self._desk.opened()
+            answer = self._encode(await handler(body))
+        except (
+            TipbenchError,
+            ClientDisconnect,
+            msgspec.MsgspecError,
+            UnicodeDecodeError,
+            RecursionError,
+        ) as error:
+            await self._refuse(error, send)
+            return
+        except Exception as error:
+            await self._refuse(error, send)
+            raise
+        await self._answer(200, answer, self._headers, send)
+
+    async def _score(self, policy: str, body: bytes) -> msgspec.Struct:
+        return await self._desk.counter.ask(Score(policy=policy, request=self._score_body.decode(body)))
+
+    async def _reward(self, policy: str | None, body: bytes) -> msgspec.Struct:
+        return await self._desk.reward(policy, self._reward_body.decode(body))
+
+    async def _recommend(self, body: bytes) -> msgspec.Struct:
+        return await self._desk.recommend(self._recommend_body.decode(body))
+
+    async def _answer(self, status: int, body: bytes, headers: Headers, send: Send) -> None:
+        headers = [*headers, (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _refuse(self, error: Exception, send: Send) -> None:
+        told = error_response(_named(error))
+        headers = [
+            *self._headers,
+            *((name.encode(), told.headers[name].encode()) for name in _OWN_WORDS if name in told.headers),
+        ]
+        if told.status_code == 405:
+            headers.append((b"allow", b"POST"))
+        await self._answer(told.status_code, bytes(told.body), headers, send)
+
+
+def _check_method(method: str) -> None:
+    if method != "POST":
+        raise NotAllowed("this is asked with POST", status=405)
+
+
+def _named(error: Exception) -> Exception:
+    """What is wrong with a body, by the place where it is: msgspec ends its sentences with it."""
+    if isinstance(error, RecursionError):
+        return BadFields({"body": "is nested too deeply"})
+    if isinstance(error, UnicodeDecodeError):
+        return BadFields({"body": "is not UTF-8"})
+    if not isinstance(error, msgspec.MsgspecError):
+        return error
+    sentence, _, place = str(error).partition(" - at `$")
+    name = place.rstrip("`").lstrip(".") or "body"
+    return BadFields({name: sentence})
+
+
+async def _body(receive: Receive) -> bytes:
+    message = await _received(receive)
+    if not message["more_body"]:
+        _check_size(message["body"])
+        return bytes(message["body"])
+    parts = bytearray(message["body"])
+    while message["more_body"]:
+        message = await _received(receive)
+        parts += message["body"]
+        _check_size(parts)
+    return bytes(parts)
+
+
+async def _received(receive: Receive) -> Mapping[str, Any]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return {"body": b"", "more_body": False, **message}
+
+
+def _check_size(body: bytes | bytearray) -> None:
+    if len(body) > LARGEST_BODY:
+        raise NotAllowed(f"a request for a tip may hold {LARGEST_BODY // 1_000_000} MB at most", status=413)

@@ -1,0 +1,92 @@
+"""`bandit`: what the serving half has learned and logged, looked at and looked after."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipbench.bandit import log_export, policies, upkeep
+from tipbench.bandit.opening import open_books
+from tipbench.bandit.standing import standing
+from tipbench.errors import BadInput, NotFound
+from tipbench.settings import home
+from tipbench.workflows.whole_files import check_free, write_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tipbench.bandit.books import Books
+    from tipbench.bandit.standing import Standing
+    from tipbench.bandit.upkeep import Migrated
+
+FILE_NAME = "tips.db"
+TIPS_DB_ENV = "TIPBENCH_TIPS_DB"
+_DAY_MS = 24 * 3600 * 1000
+
+
+def location(folder: Path | None = None) -> str:
+    """Where tips keep their state: `$TIPBENCH_TIPS_DB` (an address of PostgreSQL, or a file), else a file in
+    tipbench's home.
+    """
+    return os.environ.get(TIPS_DB_ENV) or str((folder or home()) / FILE_NAME)
+
+
+@contextmanager
+def opened(*, must_exist: bool = True) -> Iterator[Books]:
+    """The books; NotFound where nothing has been served yet, rather than making them."""
+    place = location()
+    if must_exist and "://" not in place and not Path(place).expanduser().exists():
+        raise NotFound(f"{place} is not there: no tip has been served with this home yet")
+    books = open_books(place)
+    try:
+        yield books
+    finally:
+        books.close()
+
+
+def stats(*, user_id: str | None = None) -> Standing:
+    """How every policy that ships stands, with one user or overall."""
+    with opened() as books, books.reading() as reading:
+        return standing(reading, [policies.make(name) for name in policies.NAMES], user_id=user_id)
+
+
+def migrate(source: str, target: str, *, replace: bool = False) -> Migrated:
+    """Copy what one policy has learned into another with more dimensions; no weight changes."""
+    with opened() as books:
+        return upkeep.migrate(books, policies.make(source), policies.make(target), replace=replace)
+
+
+def compact(*, keep_days: float) -> int:
+    """Drop entries of the log that are older than that; how many."""
+    if not 0 < keep_days <= 36_500:
+        raise BadInput(f"--keep-days: {keep_days:g} is not between 0 and 36500")
+    before_ms = time.time_ns() // 1_000_000 - int(keep_days * _DAY_MS)
+    with opened() as books:
+        return upkeep.compact(books, before_ms=before_ms)
+
+
+def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int:
+    """Write the decisions of the log to a file, or to standard output for `-`; how many."""
+    if form not in log_export.FORMATS:
+        raise BadInput(f"--format: {form!r} is not one of {', '.join(log_export.FORMATS)}")
+    path = None if out == "-" else Path(out)
+    if path is not None:
+        check_free(path, force=force)
+    counted = 0
+
+    def lines(books: Books) -> Iterator[str]:
+        nonlocal counted
+        for line in log_export.export(books, form=form, policy=policy):
+            counted += 1
+            yield line
+
+    with opened() as books:
+        if path is None:
+            sys.stdout.writelines(lines(books))
+        else:
+            write_pieces(path, lines(books))
+    return counted - (form == "csv")

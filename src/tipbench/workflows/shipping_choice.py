@@ -1,0 +1,106 @@
+"""What to ship of a leaderboard: its winner, or what a person chose where it names none. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tipbench.errors import BadInput, CheckFailed, NotFound
+from tipbench.suite.problems import did_you_mean, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tipbench.compare.leaderboard import LeaderboardRow
+    from tipbench.compare.report import Report
+    from tipbench.records import Because
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The row to ship, why, and what speaks against it."""
+
+    row: LeaderboardRow
+    because: Because
+    cautions: tuple[str, ...] = ()
+
+
+def choose(report: Report, *, recommended: bool, cell: str | None, insist: bool) -> Choice:
+    """What to ship; CheckFailed where the report does not say so and nobody else did."""
+    if cell is not None:
+        if recommended:
+            raise BadInput("--recommended and --cell both say what to ship; give one of them")
+        return _named(report, cell, insist=insist)
+    if report.ground is None:
+        raise CheckFailed(
+            f"nothing of experiment {report.title!r} is judged yet, so there is nothing to choose by: "
+            f"{_judge(report)}, then run the same command again"
+        )
+    if not report.advise:
+        raise CheckFailed(
+            f"{report.first[0]} That is no ground for choosing what to ship: let a person or an agent judge "
+            f"({_judge(report)}), or name one with --cell: {listed(map(cell_name, report.board.rows))}"
+        )
+    if report.board.winner is not None:
+        return Choice(row=_row(report, report.board.winner), because="winner")
+    if recommended and report.board.recommended is not None:
+        row = _row(report, report.board.recommended)
+        return Choice(row=row, because="recommended", cautions=(report.sentences[0],))
+    raise CheckFailed(_no_winner(report))
+
+
+def cell_name(row: LeaderboardRow) -> str:
+    """A combination as it is typed."""
+    return f"{row.model}/{row.prompt}"
+
+
+def _named(report: Report, cell: str, *, insist: bool) -> Choice:
+    typed = cell.strip()
+    rows = {cell_name(row): row for row in report.board.rows}
+    spoken = {str(row.combination): row for row in report.board.rows}
+    row = rows.get(typed) or spoken.get(typed)
+    if row is None:
+        raise NotFound(
+            f"--cell: there is no combination {typed!r} in experiment {report.title!r}"
+            f"{did_you_mean(typed, rows)} (there are {listed(rows)}; write MODEL/PROMPT)"
+        )
+    if row.mean is None and not insist:
+        raise CheckFailed(
+            f"nobody has judged {row.combination}: {_judge(report)}, or pass --insist to ship it all the same"
+        )
+    return Choice(row=row, because="named", cautions=_against(report, row))
+
+
+def _against(report: Report, row: LeaderboardRow) -> tuple[str, ...]:
+    """What a person who names a combination should have read."""
+    if row.mean is None:
+        return (f"Nobody has judged {row.combination}.",)
+    if row.combination == report.board.winner:
+        return ()
+    if row.tied_for_first:
+        return (report.sentences[0],)
+    return (f"{row.combination} was named although it is behind {report.board.rows[0].combination}.",)
+
+
+def _no_winner(report: Report) -> str:
+    """Why there is none, who may be it with their numbers, and what to type."""
+    tied = [row for row in report.board.rows if row.tied_for_first and row.mean is not None]
+    width = max(len(cell_name(row)) for row in tied)
+    lines = [f"  {cell_name(row):<{width}}  {_numbers(row)}" for row in tied]
+    advised = report.board.recommended
+    advice = f"--recommended to ship {advised}, or " if advised is not None else ""
+    return "\n".join([report.sentences[0], *lines, f"Pass {advice}--cell with one of these names."])
+
+
+def _numbers(row: LeaderboardRow) -> str:
+    interval = "" if row.low is None or row.high is None else f" ({row.low:.2f} to {row.high:.2f})"
+    return f"{row.mean:.2f}{interval} on {row.n_scenarios} scenarios"
+
+
+def _row(report: Report, combination: Sequence[str]) -> LeaderboardRow:
+    return next(row for row in report.board.rows if row.combination == combination)
+
+
+def _judge(report: Report) -> str:
+    return f"judge it with `tipbench judge export --experiment {shlex.quote(report.title)}`"

@@ -1,0 +1,123 @@
+"""`ship` as it is typed: what it says, where, and every exit code."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from command import here, tipbench
+from shipped_world import plant_judged
+from tipbench.ledger import open_ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def planted(made_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("planted") / "home"
+    shutil.copytree(made_home, home)
+    plant_judged("won", "tied", "rules", "raw", ledger=open_ledger("", home=home))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def home(fresh_home: Path, planted: Path) -> Path:
+    shutil.copytree(planted, fresh_home)
+    return fresh_home
+
+
+def test_from_shipping_to_rolling_back() -> None:
+    """Ship, see, ship another, see both, go back, and be told where the road ends."""
+    assert "nothing is shipped yet" in here("ship").out
+    first = here("ship", "--experiment", "won")
+    assert first.code == 0, first.err
+    assert first.out.startswith("shipped a-big:1b with v1, 16.50 (")
+    assert "version 1 of tipbench-tip" in first.out
+    assert "Next: " in first.out
+    assert first.err.startswith("Judge drift not checked")
+    second = here("ship", "--experiment", "tied", "--recommended", "--json")
+    assert (second.json["model"], second.json["because"], second.json["replaces"]) == (
+        *("b:500m", "recommended"),
+        1,
+    )
+    status = here("ship", "--status")
+    assert status.out.startswith("b:500m with v1, ")
+    assert "(recommended), of experiment tied" in status.out
+    assert here("ship", "--status", "--json").json == here("ship", "--json").json == second.json
+    back = here("ship", "--rollback")
+    assert back.out.startswith("back to a-big:1b with v1, 16.50")
+    header, one, two = here("ship", "--history").out.splitlines()
+    assert header.split("\t")[:3] == ["version", "state", "model"]
+    assert one.split("\t")[:4] == ["1", "shipped", "a-big:1b", "v1"]
+    assert two.split("\t")[:4] == ["2", "not in use", "b:500m", "v1"]
+    assert [row["state"] for row in here("ship", "--history", "--json").json] == ["shipped", "not in use"]
+    end = here("ship", "--rollback")
+    assert (end.code, end.out) == (2, "")
+    assert "there is nothing before it to go back to" in end.err
+
+
+def test_a_tie_exits_4_with_the_tie_group() -> None:
+    """Nothing on standard output; what may be typed next on standard error."""
+    refused = here("ship", "--experiment", "tied")
+    assert (refused.code, refused.out) == (4, "")
+    assert "a-big:1b/v1" in refused.err
+    assert "--recommended to ship b:500m with v1" in refused.err
+    named = here("ship", "--experiment", "tied", "--cell", "a-big:1b/v1")
+    assert (named.code, named.out.startswith("shipped a-big:1b with v1")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "words"),
+    [
+        (("--experiment", "raw"), 4, "nothing of experiment 'raw' is judged yet"),
+        (("--experiment", "rules"), 4, "would stand on proxy alone"),
+        (("--experiment", "none"), 2, "there is no experiment 'none'"),
+        (("--experiment", "won", "--cell", "x/v1"), 2, "there is no combination 'x/v1'"),
+        (("--experiment", "won", "--cell", "b:500m/v1", "--recommended"), 2, "give one of them"),
+        (("--experiment", ""), 2, "--experiment is empty"),
+        (("--experiment", "won", "--cell", ""), 2, "--cell is empty"),
+        (("--experiment", "won", "--rollback"), 2, "exclude each other"),
+        (("--status", "--history"), 2, "exclude each other"),
+        (("--recommended",), 2, "of an --experiment; name it"),
+        (("--experiment", "won", "--insist"), 2, "name with --cell"),
+        (("--rollback",), 2, "nothing is shipped for the suite 'tip'"),
+        (("--rollback", "--mlflow-url", "http://127.0.0.1:9"), 3, "cannot be reached"),
+    ],
+)
+def test_every_refusal_has_its_exit_code(typed: tuple[str, ...], code: int, words: str) -> None:
+    """One sentence on standard error, nothing on standard output, nothing shipped."""
+    refused = here("ship", *typed)
+    assert (refused.code, refused.out) == (code, "")
+    assert words in refused.err
+    assert here("ship", "--json").json is None
+
+
+def test_what_was_insisted_on_says_so() -> None:
+    """A named combination that only the proxy judged is shipped with that as its first word."""
+    told = here("ship", "--experiment", "rules", "--cell", "a-big:1b/v1", "--insist")
+    assert told.code == 0
+    assert told.err.startswith("Ranked by proxy alone, because it was insisted on")
+
+
+def test_the_status_is_known_while_mlflow_is_away(home: Path) -> None:
+    """From the file, with a word that the server cannot be reached; a damaged file is exit 3 and named."""
+    here("ship", "--experiment", "won")
+    path = home / "shipped.json"
+    path.write_text(path.read_text().replace(str(open_ledger("", home=home).uri), "http://127.0.0.1:9"))
+    away = here("ship", "--status", "--mlflow-url", "http://127.0.0.1:9")
+    assert (away.code, away.out.startswith("a-big:1b with v1")) == (0, True)
+    assert "this is what this machine serves meanwhile" in away.err
+    path.write_text("{")
+    refused = here("ship", "--status")
+    assert (refused.code, refused.out) == (3, "")
+    assert str(path) in refused.err
+
+
+def test_help_teaches() -> None:
+    """What it does, what on a tie, where it is recorded, and an example."""
+    told = tipbench("ship", "--help").out
+    for words in ("exits 4", "--recommended", "registered model", "Example: tipbench ship", "--rollback"):
+        assert words in told

@@ -1,0 +1,89 @@
+"""The page on policies: with nothing, with much, and where something is damaged."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gate_samples import gate_record
+from policies_world import clear, serve
+from tipbench.settings import home
+from tipbench.workflows.gate_files import keep
+from web_world import inlined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from api_world import Api
+
+HEAVIEST = 150_000
+
+
+@pytest.fixture(autouse=True)
+def _clean(pages: Api) -> Iterator[None]:
+    """Each test begins with no gate and nothing served."""
+    yield
+    clear(pages)
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def test_without_anything_the_page_teaches_the_next_step(pages: Api) -> None:
+    """How a tip is asked for, how a gate is held, how a shadow is switched on, how something is shipped."""
+    text = text_of(pages.admin.get("/policies").text)
+    assert "egreedy picks the tips that apps ask for" in text
+    for step in (
+        "curl -s localhost/recommend",
+        "tipbench sim gate --challenger egreedy-v2",
+        "tipbench serve --shadow",
+        "tipbench ship --experiment",
+    ):
+        assert step in text
+    assert "Roll back" not in text
+
+
+def test_with_much_the_page_tells_it_all_and_stays_light(pages: Api) -> None:
+    """Statistics, weights with their names, the verdict with its numbers, controls, curves, older gates."""
+    for route in ("/recommend", "/score/egreedy/v2", "/score/hybrid", "/score/linucb", "/score/thompson"):
+        serve(pages, route, 14)
+    old = keep(gate_record(outcome="refused", held_ms=1000), home() / "gates")
+    keep(gate_record(rounds=50), home() / "gates")
+    html = pages.admin.get("/policies").text
+    text = text_of(html)
+    assert len(html.encode()) < HEAVIEST
+    assert inlined(html) == []
+    assert "task overlap" in text
+    assert "tip volume" in text
+    assert "hybrid against egreedy on tip: passed: it is so." in text
+    assert "picking at random was refused" in text
+    assert "0.0900 (−0.0500 to 0.1200): not enough" in text
+    assert 'class="curve s1"' in html
+    assert "2 gates so far" in text
+    assert "Promote hybrid" in text
+    assert "Only a challenger that passed can be promoted." in text_of(
+        pages.admin.get(f"/policies?gate={old}").text
+    )
+
+
+def test_a_gate_that_is_not_there_is_a_page_that_says_so(pages: Api) -> None:
+    """404 for an id that nobody has, 422 for what is none."""
+    assert pages.admin.get(f"/policies?gate={'0' * 16}").status_code == 404
+    assert pages.admin.get("/policies?gate=../x").status_code == 422
+
+
+def test_damage_is_told_and_hides_nothing_else(pages: Api) -> None:
+    """Books that are no database and a gate that was changed: a sentence for each, and the rest is there."""
+    keep(gate_record(), home() / "gates")
+    (home() / "gates" / f"{'a' * 16}.json").write_text("{}")
+    (home() / "tips.db").write_bytes(b"no database" * 1000)
+    answer = pages.admin.get("/policies")
+    assert answer.status_code == 200
+    text = text_of(answer.text)
+    assert "tips.db" in text
+    assert "a" * 16 in text
+    assert "hybrid against egreedy on tip" in text
+    assert "is in force cannot be read" in text

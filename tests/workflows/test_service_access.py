@@ -1,0 +1,104 @@
+"""Who is let in, how often somebody may try, and which addresses a request may name."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tipbench.errors import BadSetting
+from tipbench.settings import Settings
+from tipbench.store import Store
+from tipbench.workflows.access import Access, NotAllowed
+from tipbench.workflows.judging_names import tells_of
+from tipbench.workflows.service_state import Service, ServiceConfig, on_this_machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_many_who_try_at_once_have_no_more_tries(tmp_path: Path) -> None:
+    """Of twenty wrong logins in one moment, five are looked at."""
+    with Store(tmp_path / "service.db") as store:
+        access = Access(tokens=store.tokens, attempts=store.attempts, ended=store.seen, key=b"key")
+
+        def status(_: int) -> int:
+            with pytest.raises(NotAllowed) as refused:
+                access.log_in("nope", address="here", now_ms=10**12)
+            return refused.value.status
+
+        with ThreadPoolExecutor(20) as pool:
+            found = sorted(pool.map(status, range(20)))
+    assert found == [401] * 5 + [429] * 15
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:11434",
+        "http://127.0.0.1",
+        "https://LOCALHOST:5000/mlflow",
+        "http://[::1]:1",
+        "http://user:p%40ss@localhost:5000",
+    ],
+)
+def test_an_address_of_this_machine_is_one(url: str) -> None:
+    """However it is written, with a port, a path or a login."""
+    assert on_this_machine(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://evil.example\\@localhost",
+        "http://evil.example:80\\@127.0.0.1:80/",
+        "http://localhost@evil.example",
+        "http://127.0.0.1:1@evil.example",
+        "http://evil.example#@localhost",
+        "http://evil.example?@localhost",
+        "http://localhost.evil.example",
+        "http://127.0.0.1.evil.example",
+        "http://localhost:1\n.evil.example",
+        "http://evil\u3002example@localhost",
+        "http://2130706433",
+        "http://0x7f.1",
+        "http://127.1",
+        "http://[::ffff:169.254.169.254]",
+        "http://169.254.169.254",
+        "http://localhost:1?to=evil.example",
+        "ftp://localhost",
+        "sqlite:////etc/passwd",
+        "localhost",
+        "",
+    ],
+)
+def test_an_address_that_another_program_may_read_otherwise_is_none(url: str, home: Path) -> None:
+    """Only what every program takes for this machine passes without being listed."""
+    assert not on_this_machine(url)
+    service = Service(ServiceConfig(settings=Settings.of({"ollama_url": "http://localhost:1"})), folder=home)
+    if url:
+        for name in ("mlflow_url", "ollama_url"):
+            if "://" in url or name == "mlflow_url":
+                with pytest.raises(BadSetting) as refused:
+                    service.settings({name: url})
+                assert refused.value.name == name
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "models", "tells"),
+    [
+        ("tips-may", ["qwen2.5:0.5b"], False),
+        ("Qwen against the rest", ["qwen2.5:0.5b"], True),
+        ("yi or not", ["yi:6b"], True),
+        ("yield", ["yi:6b"], False),
+        ("the 0.5b ones", ["qwen2.5:0.5b", "gemma3:1b"], True),
+        ("r1", ["deepseek-r1:1.5b"], True),
+        ("2024-05", ["llama3.2:3b"], False),
+        ("tip-bench-3b", ["hf.co/x/llama3.2:3b"], True),
+    ],
+)
+def test_a_name_that_tells_of_a_model_is_known(name: str, models: list[str], tells: bool) -> None:  # noqa: FBT001
+    """Parts of three letters anywhere, shorter ones and sizes where they stand alone."""
+    assert tells_of(name, models) is tells
