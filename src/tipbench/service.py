@@ -200,8 +200,7 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
     with _listening(config) as listening:
         if only_tips:
             _ = service.desk.now  # there is nothing else to serve: what cannot be read is told now
-        _first_token(service)
-        _say(f"tipbench is at http://{_shown(config.host)}:{listening.getsockname()[1]}")
+        address = f"http://{_shown(config.host)}:{listening.getsockname()[1]}"
         server_config = uvicorn.Config(
             create_app(service, only_tips=only_tips),
             log_level="warning",
@@ -214,7 +213,7 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
             proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
         )
         _rarely_collect()
-        _Server(server_config, service).run(sockets=[listening])
+        _Server(server_config, service, address=address).run(sockets=[listening])
 
 
 def _rarely_collect() -> None:
@@ -229,11 +228,21 @@ def _rarely_collect() -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the streams as soon as it is told to end: those who watch a job would watch for ever."""
+    """Ends the streams as soon as it is told to end: those who watch a job would watch for ever.
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    Where it is found is said when it answers, and can be told to end: a Ctrl-C before that may be lost.
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service, *, address: str) -> None:
         super().__init__(config)
         self._service = service
+        self._address = address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            _first_token(self._service)
+            _say(f"tipbench is at {self._address}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.jobs.stop_watching()
