@@ -110,6 +110,7 @@ def test_another_num_ctx_loads_anew(own: httpx.Client) -> None:
     def load_ns(num_ctx: int) -> int:
         options = {"num_ctx": num_ctx, "num_predict": 1}
         reply = own.post("/api/chat", json=body("tiny", 1, stream=False) | {"options": options}).json()
+        assert "load_duration" in reply, reply
         return int(reply["load_duration"])
 
     load_ns(512)
