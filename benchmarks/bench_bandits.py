@@ -2,8 +2,8 @@
 
 They are no dependencies. `TIPBENCH_BENCH_PYTHON` names a Python that has them, in an environment of its own:
 
-    python -m venv /tmp/bandits && /tmp/bandits/bin/pip install vowpalwabbit mabwiser river
-    TIPBENCH_BENCH_PYTHON=/tmp/bandits/bin/python python benchmarks/run.py --only bandits
+    python -m venv ../bandits-env && ../bandits-env/bin/pip install vowpalwabbit mabwiser river
+    TIPBENCH_BENCH_PYTHON=../bandits-env/bin/python python benchmarks/run.py --only bandits
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -22,7 +21,7 @@ from tipbench.bandit.serving import Tips
 from tipbench.bandit.shadow import ShadowSpec
 from tipbench.bandit.shadowing import Shadowing
 from tipbench.errors import BadState, PolicyFailed, TipbenchError
-from tipbench.workflows.canary_keeper import CanaryKeeper, read_active
+from tipbench.workflows.canary_keeper import CanaryKeeper, now_ms, read_active
 from tipbench.workflows.serving_state import location
 from tipbench.workflows.tip_pool import TipPool
 
@@ -185,7 +184,7 @@ class _Open:
             self.books,
             {**{route: make(name) for route, name in ROUTES.items()}, **own},
             seed=self.seed,
-            clock_ms=_now_ms,
+            clock_ms=now_ms,
         )
         self._sides = self.books.seed()
         self.counter = Counter(self.tips)
@@ -307,7 +306,3 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> float:
 
 def _nobody(_now: Active) -> None:
     """Where there is no service there is no audit log; the log of the books has every step."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
