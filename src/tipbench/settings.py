@@ -20,6 +20,11 @@ from tipbench.errors import BadInput, BadSetting
 Check = Callable[[Any], str | None]
 
 WHAT, HOW, WHERE = "What is generated", "How the engine is used", "Where it is recorded"
+# What a collection may be told by a request or a DAG run; how the engine is used is for who runs the machine.
+RUN_SETTINGS = (
+    "models", "prompts", "n_tips", "n_scenarios", "temperature", "experiment", "max_model_b", "ollama_url",
+    "mlflow_url", "diversity", "repeats", "seed", "suite",
+)  # fmt: skip
 
 
 def _setting(
