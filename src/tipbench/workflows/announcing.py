@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.errors import TipbenchError
 from tipbench.workflows.recording import synced_ledger
-from tipbench.workflows.service_state import now_ms
+from tipbench.workflows.service_state import COLLECTIONS, now_ms
 from tipbench.workflows.webhooks import announce
 
 if TYPE_CHECKING:
@@ -98,4 +98,4 @@ def _is_in(settings: Settings, sent: Delivery) -> bool:
 
 def _has_ended(job: Job) -> bool:
     fresh = now_ms() - (job.ended_ms or 0) < _FRESH_MS
-    return job.kind == "collect" and job.state in {"done", "failed"} and fresh
+    return job.kind in COLLECTIONS and job.state in {"done", "failed"} and fresh

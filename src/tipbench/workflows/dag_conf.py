@@ -36,7 +36,8 @@ class Asked:
 
 def asked_of(hosts: object, wait_for_judge: object) -> Asked:
     """What was asked for, checked; a BadSetting names `hosts` or `wait_for_judge`."""
-    way = "sensor" if wait_for_judge is True else wait_for_judge or "off"
+    off = wait_for_judge is None or wait_for_judge is False or wait_for_judge == ""
+    way = "off" if off else "sensor" if wait_for_judge is True else wait_for_judge
     if not isinstance(way, str) or way not in WAYS:
         raise BadSetting("wait_for_judge", f"{wait_for_judge!r} is not one of {', '.join(WAYS)}")
     return Asked(hosts=tuple(without_login(url) for url in hosts_of(hosts)), wait_for_judge=way)

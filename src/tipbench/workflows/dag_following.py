@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 EVERY_S, PATIENCE_S = 3.0, 600.0
 DONE = frozenset({"success", "skipped", "failed", "upstream_failed", "removed"})
 _FAILED = "failed"
+_SOON_S, _SLOWER, _MOST_STEPS = 0.5, 1.5, 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How often Airflow is asked, and for how long it may stay away."""
+    """How often Airflow is asked while nothing happens, and for how long it may stay away."""
 
     every_s: float = EVERY_S
     patience_s: float = PATIENCE_S
+
+    def pause_s(self, quiet: int) -> float:
+        """How long to wait after so many looks at which nothing had changed: soon at first, then as told."""
+        return min(self.every_s, _SOON_S * _SLOWER ** min(quiet, _MOST_STEPS))
 
 
 class Follower:
@@ -56,6 +61,7 @@ class Follower:
         self._states: dict[tuple[str, int], tuple[str, int]] = {}
         self._told: set[str] = set()
         self._away_since: float | None = None
+        self._quiet = 0
 
     def to_the_end(self) -> DagRun:
         """The run once it is over. AirflowUnreachable where nobody has answered for too long."""
@@ -68,7 +74,8 @@ class Follower:
                 self._back()
                 if run.state in OVER:
                     return run
-            time.sleep(self._pace.every_s)
+            time.sleep(self._pace.pause_s(self._quiet))
+            self._quiet += 1
 
     def outcome(self, run: DagRun) -> dict[str, Any]:
         """What came of a run that is over: its leaderboard; DagRunFailed says which task failed, and why."""
@@ -104,7 +111,7 @@ class Follower:
         for task in tasks:
             self._tell_change(task)
         if told != self._seen:
-            self._seen = told
+            self._seen, self._quiet = told, 0
             self._emit({"event": "dag_run", **told})
 
     def _told_task(self, task: TaskRun) -> dict[str, Any]:

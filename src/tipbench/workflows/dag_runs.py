@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipbench.airflow import DagRuns
 from tipbench.airflow.runs import OVER
-from tipbench.errors import BadInput, BadSetting, Conflict, Interrupted, NotFound, TipbenchError
+from tipbench.errors import BadSetting, Conflict, Interrupted, NotFound, TipbenchError
 from tipbench.workflows.airflow_address import connect
 from tipbench.workflows.dag_conf import DAG, conf_of
 from tipbench.workflows.dag_following import Follower, Pace
@@ -115,10 +115,3 @@ class _Ledger:
             self._told = str(error)
             hint = "; until that is mended, the approval can be given in Airflow"
             self._emit({"event": "notice", "message": f"whether all is judged is not known: {error}{hint}"})
-
-
-def new_run_id(job_id: str) -> str:
-    """The name of a job's DAG run: a job that is resumed finds its own again."""
-    if not re.fullmatch(r"[0-9a-f]{1,64}", job_id):
-        raise BadInput(f"{job_id!r} is no job's id")
-    return f"tipbench-{job_id}"

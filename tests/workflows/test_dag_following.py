@@ -231,7 +231,8 @@ def test_who_interrupts_ends_the_run(airflow: AirflowStandIn, *, away: bool) -> 
             timer.start() if not timer.is_alive() and not timer.finished.is_set() else None
         return "drop" if away and method == "PATCH" else None
 
-    timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGUSR1))
+    here = threading.get_ident()
+    timer = threading.Timer(0.5, lambda: signal.pthread_kill(here, signal.SIGUSR1))
     airflow.fault = interrupts
     before = signal.signal(signal.SIGUSR1, _interrupted)
     try:
