@@ -11,8 +11,7 @@ import pytest
 from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api
 from judged_world import plant
 from stand_in import FakeModel, StandIn, running
-from tipbench.api.fields import RUN_SETTINGS
-from tipbench.settings import Settings
+from tipbench.settings import RUN_SETTINGS, Settings
 from tipbench.workflows.comparing import compare
 
 if TYPE_CHECKING:

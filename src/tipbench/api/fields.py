@@ -12,16 +12,11 @@ from tipbench.api.errors import BadFields
 from tipbench.errors import BadSetting, NotFound, SuiteError
 from tipbench.judge.answers import unwritable
 from tipbench.ledger import public_uri
-from tipbench.settings import Settings, default_of, home, table
+from tipbench.settings import RUN_SETTINGS, Settings, default_of, home, table
 from tipbench.suite import load_suite
 from tipbench.workflows.collect import make_grid
 from tipbench.workflows.service_state import Service
 
-# What a collection may be told by a request; how the engine is used is for who starts the service.
-RUN_SETTINGS = (
-    "models", "prompts", "n_tips", "n_scenarios", "temperature", "experiment", "max_model_b", "ollama_url",
-    "mlflow_url", "diversity", "repeats", "seed", "suite",
-)  # fmt: skip
 _NAMES = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
 _SCHEMAS: Mapping[type, Mapping[str, Any]] = {
     tuple: _NAMES,

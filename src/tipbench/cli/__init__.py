@@ -28,6 +28,7 @@ from tipbench.cli import (
 )
 from tipbench.cli.screen import say
 from tipbench.errors import Interrupted, TipbenchError
+from tipbench.settings import home
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -39,6 +40,12 @@ cannot be reached or is busy; 4 a check ran and said no; 130 interrupted."""
 def _print_version(value: bool) -> None:  # noqa: FBT001 - what Typer calls it with
     if value:
         say(version("tipbench"))
+        raise typer.Exit
+
+
+def _print_home(value: bool) -> None:  # noqa: FBT001 - as above
+    if value:
+        say(str(home().absolute()))
         raise typer.Exit
 
 
@@ -59,6 +66,15 @@ def root(
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit"),
+    ] = False,
+    _home: Annotated[
+        bool,
+        typer.Option(
+            "--home",
+            callback=_print_home,
+            is_eager=True,
+            help="print the folder of tipbench's state and exit",
+        ),
     ] = False,
 ) -> None:
     pass
