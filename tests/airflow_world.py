@@ -135,13 +135,13 @@ class AirflowHome:
     home: Path
     env: dict[str, str] = field(repr=False)
 
-    def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start an `airflow` command in a session of its own; its output goes to a file."""
         log = (self.home / f"{arguments[0]}.log").open("a", encoding="utf-8")
         with log:
             return subprocess.Popen(
                 [AIRFLOW_BIN / "airflow", *arguments],
-                env={**self.env, **env},
+                env=self.env,
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -150,11 +150,11 @@ class AirflowHome:
                 start_new_session=True,
             )
 
-    def run(self, *arguments: str, timeout_s: float = 240, **env: str) -> Ran:
+    def run(self, *arguments: str, timeout_s: float = 240, env: Mapping[str, str] | None = None) -> Ran:
         """Run an `airflow` command to its end."""
         done = subprocess.run(
             [AIRFLOW_BIN / "airflow", *arguments],
-            env={**self.env, **env},
+            env={**self.env, **(env or {})},
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -168,7 +168,7 @@ class AirflowHome:
         """`airflow dags test`, with the conf where there is one; the run that it made."""
         before = set(self.run_ids())
         told = ["--conf", json.dumps(conf)] if conf is not None else []
-        ran = self.run("dags", "test", DAG, *told, **env)
+        ran = self.run("dags", "test", DAG, *told, env=env)
         (run_id,) = set(self.run_ids()) - before or {""}
         assert run_id, ran.err[-4000:]
         return self.dag_run(run_id, log=ran.out + ran.err)

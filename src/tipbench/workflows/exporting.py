@@ -332,10 +332,9 @@ class _Place:
         if not self._folder:
             return self._out
         self._given += 1
-        before = sorted(self._out.glob(f"*-{batch.batch_id}.json"))
-        path = before[0] if before else self._out / f"{self._given:03d}-{batch.batch_id}.json"
+        path = self._out / f"{self._given:03d}-{batch.batch_id}.json"
         check_free(path, force=self._force)
-        return path
+        return next(iter(sorted(self._out.glob(f"*-{batch.batch_id}.json"))), path)
 
     def write(self, path: Path, text: str, batch: Batch) -> None:
         try:
