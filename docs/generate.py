@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +11,14 @@ from typer.main import get_command
 
 from tipbench.cli import EXIT_CODES, app
 from tipbench.cli.options import shown_default
-from tipbench.settings import table
+from tipbench.settings import RUN_SETTINGS, Bounds, default_of, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REFERENCE = Path(__file__).parent / "reference"
+DAGS = Path(__file__).parent.parent / "dags"
+_TYPES = {tuple: ["string", "array"], bool: ["boolean"], int: ["integer"], float: ["number"], str: ["string"]}
 NOTE = "<!-- made by docs/generate.py: change the code, then run `make docs` -->\n"
 
 
@@ -65,9 +69,49 @@ def settings_page() -> str:
     return f"{head}\n" + "\n".join(lines) + "\n"
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page}
+def dag_params() -> str:
+    """What a DAG run may be told: the settings that a request may set, then what Airflow alone knows of."""
+    rows = {row.name: _param(row) for row in table() if row.name in RUN_SETTINGS}
+    hosts = {
+        "default": [],
+        "description": "Ollama addresses; the models take turns on them. Empty: the one in ollama_url",
+        "type": ["array", "string", "null"],
+        "items": {"type": "string"},
+    }
+    wait = {
+        "default": "off",
+        "description": "whether to wait for the judge before comparing: off; sensor, until nothing is "
+        "pending; approval, until somebody approves",
+        "type": ["string", "boolean", "null"],
+        "enum": ["off", "sensor", "approval", False, True, None],
+    }
+    return json.dumps(rows | {"hosts": hosts, "wait_for_judge": wait}, indent=2) + "\n"
+
+
+def _param(row: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of the table
+    """A setting as a schema; null, like leaving it out, is the default."""
+    default, check = default_of(row), row.metadata["check"]
+    is_list = isinstance(default, tuple)
+    schema = {
+        "default": ",".join(default) if is_list else default,
+        "description": row.metadata["help"],
+        "type": [*_TYPES[type(default)], "null"],
+    }
+    if is_list:
+        schema |= {"items": {"type": "string"}, "minItems": 1, "minLength": 1}
+    if isinstance(check, Bounds):
+        schema["minimum"] = check.least
+        schema |= {"maximum": check.most} if math.isfinite(check.most) else {}
+    return schema
+
+
+PAGES = {
+    REFERENCE / "commands.md": commands_page,
+    REFERENCE / "settings.md": settings_page,
+    DAGS / "bench_collect_params.json": dag_params,
+}
 
 if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)
-    for name, page in PAGES.items():
-        (REFERENCE / name).write_text(page(), encoding="utf-8")
+    for path, page in PAGES.items():
+        path.write_text(page(), encoding="utf-8")

@@ -53,7 +53,7 @@ def frames(*, last: str = "success", collect: str = "success", models: int = 2) 
     """A run as it usually goes."""
     before = (Task("assign", None, tries=0), Task("collect", None, tries=0), Task("compare", None, tries=0))
     mapped = tuple(Task("collect", "running", at, str(at)) for at in range(models))
-    ended = tuple(Task("collect", collect, at, f"m{at} on http://h{at}:1", 2) for at in range(models))
+    ended = tuple(Task("collect", collect, at, f"m{at}", 2) for at in range(models))
     end = "success" if last == "success" else "upstream_failed"
     return [
         Frame("queued", before),
@@ -64,7 +64,7 @@ def frames(*, last: str = "success", collect: str = "success", models: int = 2) 
 
 def waiting_frames() -> list[Frame]:
     """A run that waits for an approval before its end."""
-    mapped = Task("collect", "success", 0, "m0 on http://h0:1")
+    mapped = Task("collect", "success", 0, "m0")
     waits = Frame("running", (mapped, Task("wait_for_judge.approval", "awaiting_input")))
     return [waits, Frame("success", (mapped, Task("wait_for_judge.approval", "success")))]
 

@@ -25,6 +25,7 @@ RUN_SETTINGS = (
     "models", "prompts", "n_tips", "n_scenarios", "temperature", "experiment", "max_model_b", "ollama_url",
     "mlflow_url", "diversity", "repeats", "seed", "suite",
 )  # fmt: skip
+_YES, _NO = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 
 def _setting(
@@ -41,14 +42,19 @@ def _setting(
     return field(default=default, metadata=about_it)
 
 
-def _at_least(least: float, most: float = math.inf) -> Check:
-    def check(value: float) -> str | None:
-        if math.isfinite(value) and least <= value <= most:
-            return None
-        bounds = f"at least {least}" if most == math.inf else f"between {least} and {most}"
-        return f"{value} is not {bounds}"
+@dataclass(frozen=True)
+class Bounds:
+    """The numbers that a setting may have; called with one, it says what is wrong with it."""
 
-    return check
+    least: float
+    most: float = math.inf
+
+    def __call__(self, value: float) -> str | None:
+        if math.isfinite(value) and self.least <= value <= self.most:
+            return None
+        bounded = self.most != math.inf
+        bounds = f"between {self.least} and {self.most}" if bounded else f"at least {self.least}"
+        return f"{value} is not {bounds}"
 
 
 def _some(values: tuple[str, ...]) -> str | None:
@@ -98,16 +104,16 @@ class Settings:
         "prompt versions of the suite, separated by commas; a suite without these uses its own defaults",
         check=_some,
     )
-    n_tips: int = _setting(5, "candidates asked for in each cell", check=_at_least(1, 50))
+    n_tips: int = _setting(5, "candidates asked for in each cell", check=Bounds(1, 50))
     n_scenarios: int = _setting(
-        0, "how many of the suite's scenarios, in its order; 0 is all", check=_at_least(0)
+        0, "how many of the suite's scenarios, in its order; 0 is all", check=Bounds(0)
     )
-    temperature: float = _setting(0.7, "sampling temperature", check=_at_least(0, 5))
+    temperature: float = _setting(0.7, "sampling temperature", check=Bounds(0, 5))
     experiment: str = _setting(
         "tip-bench-auto", "the MLflow experiment that holds the cells", check=_name, group=WHERE
     )
     max_model_b: float = _setting(
-        4.0, "refuse models of more than this many billion parameters", check=_at_least(0.001), group=HOW
+        4.0, "refuse models of more than this many billion parameters", check=Bounds(0.001), group=HOW
     )
     ollama_url: str = _setting(
         "http://localhost:11434", "the Ollama host to generate on", env="OLLAMA_HOST", check=_url, group=HOW
@@ -121,13 +127,13 @@ class Settings:
     )
     suite: str = _setting("tip", "what is evaluated: a suite that ships, or the folder of your own")
     seed: int = _setting(
-        0, "the base seed that every cell's own seed derives from", check=_at_least(0, 2**31 - 1)
+        0, "the base seed that every cell's own seed derives from", check=Bounds(0, 2**31 - 1)
     )
-    repeats: int = _setting(1, "how many times each cell is generated", check=_at_least(1, 100))
+    repeats: int = _setting(1, "how many times each cell is generated", check=Bounds(1, 100))
     parallel: int = _setting(
         1,
         "requests in flight to the one loaded model; above 1 the same seed may give another text",
-        check=_at_least(1, 64),
+        check=Bounds(1, 64),
         group=HOW,
     )
     diversity: bool = _setting(
@@ -139,11 +145,9 @@ class Settings:
         choices=("auto", "ollama", "embedded"),
         group=HOW,
     )
-    num_ctx: int = _setting(
-        0, "context length in tokens; 0 is what the suite says", check=_at_least(0, 2**20)
-    )
+    num_ctx: int = _setting(0, "context length in tokens; 0 is what the suite says", check=Bounds(0, 2**20))
     num_predict: int = _setting(
-        0, "longest reply in tokens; 0 is what the suite says", check=_at_least(0, 2**20)
+        0, "longest reply in tokens; 0 is what the suite says", check=Bounds(0, 2**20)
     )
     keep_alive: str = _setting(
         "5m",
@@ -165,19 +169,19 @@ class Settings:
     unload_timeout: float = _setting(
         30.0,
         "seconds the host may take to let go of a model before that is an error",
-        check=_at_least(0.1),
+        check=Bounds(0.1),
         group=HOW,
     )
     timeout: float = _setting(
         300.0,
         "seconds without a sign from the engine before a call is retried",
-        check=_at_least(0.1),
+        check=Bounds(0.1),
         group=HOW,
     )
     retries: int = _setting(
         3,
         "how often a failed call is tried again before its cell counts as failed",
-        check=_at_least(0, 20),
+        check=Bounds(0, 20),
         group=HOW,
     )
     mlflow_host_header: str = _setting(
@@ -239,19 +243,9 @@ def _converted(row: Field[Any], value: object) -> Any:  # noqa: ANN401 - a row m
 def _bool(row: Field[Any], value: object) -> bool:
     if isinstance(value, bool):
         return value
-    known = {
-        "true": True,
-        "1": True,
-        "yes": True,
-        "on": True,
-        "false": False,
-        "0": False,
-        "no": False,
-        "off": False,
-    }
-    if str(value).lower() not in known:
+    if str(value).lower() not in _YES | _NO:
         raise BadSetting(row.name, f"{value!r} is neither true nor false")
-    return known[str(value).lower()]
+    return str(value).lower() in _YES
 
 
 def _whole(row: Field[Any], value: object) -> int:

@@ -89,7 +89,7 @@ def test_a_job_follows_its_run_to_the_end(api: Api, airflow: AirflowStandIn) -> 
     }
     told = api.admin.get(f"/api/jobs/{job.job_id}").json()["progress"]["summary"]
     assert (told["state"], told["verdict"]) == ("success", "Nothing is judged yet.")
-    assert told["tasks"][1]["name"] == "collect: m0 on http://h0:1"
+    assert told["tasks"][1]["name"] == f"collect: m0 on {GPU}"
     everything = all_of(api, job)
     assert PASSWORD not in everything
     assert "s3cret" not in everything
@@ -140,7 +140,7 @@ def test_a_follower_that_is_killed_is_resumed(api: Api, airflow: AirflowStandIn)
     [
         (
             {"script": frames(last="failed", collect="failed")},
-            "collect: m0 on http://h0:1 failed (no host answers)",
+            f"collect: m0 on {GPU} failed (no host answers)",
         ),
         ({"paused": True}, "is paused in Airflow"),
         ({"has_dag": False}, "has no DAG bench_collect"),

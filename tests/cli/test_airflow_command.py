@@ -124,7 +124,7 @@ def test_a_run_that_fails_is_exit_code_one(airflow: AirflowStandIn) -> None:
     failed = here(*RUN)
     assert failed.code == 1
     assert failed.err.splitlines()[-1].startswith(
-        "tipbench: collect: m0 on http://h0:1 failed (no host answers)"
+        "tipbench: collect: m0 on http://localhost:11434 failed (no host answers)"
     )
     airflow.password = "changed"  # noqa: S105 - of a test
     refused = here(*RUN)

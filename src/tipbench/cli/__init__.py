@@ -31,6 +31,7 @@ from tipbench.cli import (
 )
 from tipbench.cli.screen import say
 from tipbench.errors import Interrupted, TipbenchError
+from tipbench.settings import home
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -53,6 +54,12 @@ class _Commands(TyperGroup):
         return [name for name in names if name != "airflow" or os.environ.get("TIPBENCH_AIRFLOW_URL")]
 
 
+def _print_home(value: bool) -> None:  # noqa: FBT001 - as above
+    if value:
+        say(str(home().absolute()))
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="tipbench",
     cls=_Commands,
@@ -71,6 +78,15 @@ def root(
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit"),
+    ] = False,
+    _home: Annotated[
+        bool,
+        typer.Option(
+            "--home",
+            callback=_print_home,
+            is_eager=True,
+            help="print the folder of tipbench's state and exit",
+        ),
     ] = False,
 ) -> None:
     pass

@@ -68,6 +68,13 @@ def export_command(
     every: Annotated[
         bool, typer.Option("--all", help="all batches that are left, as files in the folder --out")
     ] = False,
+    reopen: Annotated[
+        bool,
+        typer.Option(
+            "--reopen",
+            help="with --all: batches that are out are written again, new ones made only for what is in none",
+        ),
+    ] = False,
     second: Annotated[
         bool,
         typer.Option("--second", help="what others have judged and --judge has not, to measure agreement"),
@@ -113,6 +120,7 @@ def export_command(
             adjudicate=adjudicate,
             every=every,
             new_rubric=new_rubric,
+            reopen=reopen,
         )
         written = export(settings, order, out=out, force=force)
     if as_json:

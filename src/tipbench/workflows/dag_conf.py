@@ -101,9 +101,8 @@ def name_of(task: TaskRun, *, models: Sequence[str], hosts: Sequence[str]) -> st
     """A task as people are told of it: a mapped one by its model and its host, also before it has run."""
     if task.index < 0:
         return task.task
-    if task.named:
-        return f"{task.task}: {task.named}"
     host = hosts[task.index % len(hosts)]
     if task.task == COLLECT and task.index < len(models):
         return f"{task.task}: {models[task.index]} on {host}"
-    return f"{task.task}: {host}" if task.task == ELSEWHERE else f"{task.task} {task.index + 1}"
+    known = host if task.task == ELSEWHERE else task.named or str(task.index + 1)
+    return f"{task.task}: {known}"

@@ -41,7 +41,9 @@ class Order:
     """What to export: for whom, how much, and which candidates.
 
     `second` asks for what others have judged and this judge has not, to measure agreement; `adjudicate` for
-    what judges were far apart on. `every` is all batches at once rather than the next one.
+    what judges were far apart on. `every` is all batches at once rather than the next one. With `reopen`
+    those that were exported before and not brought back come first, and nothing left is no error: so the same
+    order may be given again and makes nothing twice.
     """
 
     judge: str = ""
@@ -53,6 +55,7 @@ class Order:
     adjudicate: bool = False
     every: bool = False
     new_rubric: bool = False
+    reopen: bool = False
 
     @property
     def purpose(self) -> Purpose:
@@ -79,12 +82,14 @@ def export(settings: Settings, order: Order, *, out: str, force: bool = False) -
     may have been judging in it.
     """
     _check_order(order)
-    place = _Place(out, folder=order.every, force=force)
+    place = _Place(out, folder=order.every, force=force or order.reopen)
     written = []
     for state, batch in take_batches(settings, order):
         path = place.next(batch)
-        keep_batch(state, batch)
-        place.write(path, batch_file(state, batch, order.judged_by), batch)
+        if not any(one is batch for one in state.batches):
+            keep_batch(state, batch)
+        if not (order.reopen and path.exists()):
+            place.write(path, batch_file(state, batch, order.judged_by), batch)
         written.append(Written(batch_id=batch.batch_id, path=str(path), items=len(batch.items)))
     return written
 
@@ -141,6 +146,8 @@ def _check_order(order: Order) -> None:
         raise BadInput(f"--kind {order.kind} says what the judge is: say who, with --judge NAME")
     if order.second and order.adjudicate:
         raise BadInput("--second and --adjudicate ask for different candidates; choose one")
+    if order.reopen and (order.second or order.adjudicate or not order.every):
+        raise BadInput("--reopen goes with --all, and with neither --second nor --adjudicate")
 
 
 def take_batches(settings: Settings, order: Order) -> Iterator[tuple[Judged, Batch]]:
@@ -149,7 +156,11 @@ def take_batches(settings: Settings, order: Order) -> Iterator[tuple[Judged, Bat
     suite = suite_of(state, settings, new_rubric=order.new_rubric)
     # verdicts under the earlier rubric are kept, and no longer count
     state = replace(state, rubric=suite.rubric)
-    blocks = _blocks(state, suite, order)
+    held = _held(state, order) if order.reopen else []
+    yield from ((state, batch) for batch in held)
+    blocks = _blocks(state, suite, order, held)
+    if not blocks and order.reopen:
+        return
     if not blocks:
         _adopt_rubric(state)
         raise NotFound(_nothing_left(state, order))
@@ -157,7 +168,22 @@ def take_batches(settings: Settings, order: Order) -> Iterator[tuple[Judged, Bat
         yield state, batch
 
 
-def _blocks(state: Judged, suite: Suite, order: Order) -> list[Block]:
+def _held(state: Judged, order: Order) -> list[Batch]:
+    """The batches of such an order that are out, came back in no part, and hold something to judge yet."""
+    done = _done(state)
+    mine = [
+        batch
+        for batch in state.batches
+        if (batch.purpose, batch.judge, batch.rubric_hash) == ("judge", order.judge, state.rubric.hash)
+    ]
+    return [batch for batch in mine if not batch.applications and _candidates([batch]) - done]
+
+
+def _candidates(batches: Iterable[Batch]) -> set[str]:
+    return {item.candidate for batch in batches for item in batch.items if item.candidate}
+
+
+def _blocks(state: Judged, suite: Suite, order: Order, held: Iterable[Batch] = ()) -> list[Block]:
     if order.adjudicate:
         return blocks_of(_texts(state, _disputed(state)))
     if order.second:
@@ -169,7 +195,7 @@ def _blocks(state: Judged, suite: Suite, order: Order) -> list[Block]:
         scenarios=[scenario.id for scenario in suite.scenarios],
         tips_per_cell=order.tips_per_cell,
         raced_out=[one for one, name in names.items() if name in gone],
-        done=_done(state) | _taken_by_others(state, order),
+        done=_done(state) | _taken_by_others(state, order) | _candidates(held),
     )
 
 
@@ -191,7 +217,7 @@ def _taken_by_others(state: Judged, order: Order) -> set[str]:
         for batch in state.batches
         if batch.judge and batch.judge != order.judge and batch.created_ms > since and not batch.applications
     ]
-    return {item.candidate for batch in theirs for item in batch.items if item.candidate}
+    return _candidates(theirs)
 
 
 def _disputed(state: Judged) -> set[str]:
@@ -308,7 +334,7 @@ class _Place:
         self._given += 1
         path = self._out / f"{self._given:03d}-{batch.batch_id}.json"
         check_free(path, force=self._force)
-        return path
+        return next(iter(sorted(self._out.glob(f"*-{batch.batch_id}.json"))), path)
 
     def write(self, path: Path, text: str, batch: Batch) -> None:
         try:

@@ -1,0 +1,142 @@
+"""The whole DAG by `airflow dags test`, on two embedded engines on two loopback ports."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_world import AirflowHome, DagRun, engine, judge_batch, wait_until
+from tipbench.engine.embedded import find_weights
+from tipbench.ledger import open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.airflow
+
+# As people are told to type it.
+WRITTEN: dict[str, Any] = {
+    "models": "qwen2.5:0.5b,qwen2.5:1.5b",
+    "prompts": "v1,v2-mentor",
+    "n_tips": 5,
+    "n_scenarios": 2,
+    "temperature": 0.7,
+    "experiment": "tip-bench-custom",
+}
+MODELS = ["qwen2.5:0.5b", "qwen2.5:1.5b"]
+
+
+@pytest.fixture(scope="module")
+def hosts(tiny: dict[str, Path]) -> Iterator[tuple[str, str]]:
+    """Two engines: one of the models writes English, the other is quick and writes nonsense."""
+    weights = find_weights()
+    assert weights
+    models = tiny | {MODELS[0]: weights}
+    with engine(models) as first, engine(models) as second:
+        yield first, second
+
+
+@pytest.fixture(scope="module")
+def first_run(airflow: AirflowHome, hosts: tuple[str, str]) -> DagRun:
+    """The conf on both hosts, where nothing is judged yet."""
+    return airflow.test({**WRITTEN, "hosts": list(hosts)})
+
+
+@pytest.fixture(scope="module")
+def second_run(airflow: AirflowHome, hosts: tuple[str, str], first_run: DagRun) -> DagRun:
+    """The same conf on the usual host, waiting for the judge, who applies the batch once it waits."""
+    home = Path(airflow.env["TIPBENCH_HOME"])
+    [batch] = first_run.xcom("export_for_judge")["batches"]
+    with ThreadPoolExecutor() as pool:
+        judging = pool.submit(judge_while_waiting, airflow, Path(batch), home)
+        run = airflow.test({**WRITTEN, "wait_for_judge": "sensor"}, OLLAMA_HOST=hosts[0])
+        judging.result()
+    return run
+
+
+def judge_while_waiting(airflow: AirflowHome, batch: Path, home: Path) -> None:
+    waiting = (
+        "select 1 from task_instance where task_id = 'wait_for_judge.sensor' and state = 'up_for_reschedule'"
+    )
+    wait_until(lambda: airflow.rows(waiting), timeout_s=240)
+    judge_batch(batch, home)
+
+
+def test_the_models_take_turns_on_the_hosts(first_run: DagRun, hosts: tuple[str, str]) -> None:
+    """Each model is collected whole on its own host, and the counts and the host come through XCom."""
+    assert first_run.state == "success", first_run.log[-4000:]
+    assert [(one["model"], one["host"]) for one in first_run.collected] == list(
+        zip(MODELS, hosts, strict=True)
+    )
+    assert [(one["planned"], one["done"] + one["failed"]) for one in first_run.collected] == [(4, 4), (4, 4)]
+    assert first_run.tasks["collect_elsewhere", -1] == "skipped"
+
+
+def test_a_cell_says_where_it_was_generated(
+    first_run: DagRun, airflow: AirflowHome, hosts: tuple[str, str]
+) -> None:
+    """Every cell is in the ledger once, with the host of its model."""
+    runs = list(open_ledger("", home=Path(airflow.env["TIPBENCH_HOME"])).runs("tip-bench-custom"))
+    assert len(runs) == len({run.key for run in runs}) == 8
+    assert {(run.model, run.host) for run in runs} == set(zip(MODELS, hosts, strict=True))
+
+
+def test_batches_come_through_xcom(first_run: DagRun, airflow: AirflowHome) -> None:
+    """`export_for_judge` pushes the paths of the blinded batches in the run's folder, and what is pending."""
+    exported = first_run.xcom("export_for_judge")
+    assert exported["pending"] > 0
+    folder = Path(airflow.env["TIPBENCH_HOME"]) / "airflow"
+    for path in map(Path, exported["batches"]):
+        assert path.is_relative_to(folder)
+        assert json.loads(path.read_text())["items"]
+
+
+def test_nothing_judged_is_said(first_run: DagRun) -> None:
+    """With nothing judged `compare` succeeds, writes both files and says so."""
+    compared = first_run.xcom("compare")
+    assert compared["judged"] == 0
+    assert compared["verdict"].startswith("Nothing is judged yet")
+    assert json.loads(Path(compared["json"]).read_text())["title"] == "tip-bench-custom"
+    assert "<html" in Path(compared["html"]).read_text()
+    assert first_run.tasks["wait_for_judge.sensor", -1] == "skipped"
+    assert first_run.tasks["wait_for_judge.approval", -1] == "skipped"
+
+
+def test_without_the_policy_all_wait_for_one_pool(first_run: DagRun) -> None:
+    """Both models are in the pool `tipbench`, so that whatever their hosts are, one follows the other."""
+    assert {first_run.pools["collect", index] for index in (0, 1)} == {"tipbench"}
+
+
+def test_the_same_conf_again_generates_nothing(second_run: DagRun, hosts: tuple[str, str]) -> None:
+    """What is there is skipped, also on another host: the conf as written goes to the usual one alone."""
+    assert second_run.state == "success", second_run.log[-4000:]
+    assert [one["host"] for one in second_run.collected] == [hosts[0], hosts[0]]
+    assert sum(one["skipped"] for one in second_run.collected) >= 7  # a cell that failed is tried again
+    assert all(one["skipped"] + one["done"] + one["failed"] == 4 for one in second_run.collected)
+
+
+def test_a_batch_that_is_out_is_not_made_twice(first_run: DagRun, second_run: DagRun) -> None:
+    """The second run hands out the batch of the first, under its own id."""
+    batches = [run.xcom("export_for_judge")["batches"] for run in (first_run, second_run)]
+    assert [Path(path).name for path in batches[0]] == [Path(path).name for path in batches[1]]
+
+
+def test_the_sensor_waits_until_nothing_is_pending(second_run: DagRun) -> None:
+    """It looked while candidates were waiting, as the judge saw, then went on once the batch was applied."""
+    assert second_run.tasks["wait_for_judge.sensor", -1] == "success"
+    assert second_run.tasks["wait_for_judge.approval", -1] == "skipped"
+
+
+def test_the_leaderboard_comes_through_xcom(second_run: DagRun) -> None:
+    """What was judged is ranked, as JSON and as a page."""
+    compared = second_run.xcom("compare")
+    assert compared["judged"] > 0
+    board = json.loads(Path(compared["json"]).read_text())
+    assert {row["model"] for row in board["rows"]} == set(MODELS)
+    assert compared["verdict"] == " ".join(board["sentences"])
+    page = Path(compared["html"]).read_text()
+    assert all(model in page for model in MODELS)
