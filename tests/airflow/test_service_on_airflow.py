@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_world import PASSWORD, USER, AirflowHome, add_policy, serving, wait_until
+from airflow_world import PASSWORD, USER, AirflowHome, add_policy, judge_batch, serving, wait_until
 from api_world import Api, open_api
 from command import here
 from job_world import ENDED, ending_what_runs
@@ -59,14 +60,12 @@ def ended(api: Api, job: Job) -> dict[str, Any]:
     return told
 
 
-def judge_everything(api: Api, experiment: str) -> None:
-    while (found := api.ann.get(f"/api/judge/{experiment}/batch")).status_code == 200:
-        batch = found.json()
-        for number, item in enumerate(batch["items"]):
-            scores = {"relevance": 2 + number % 3, "actionability": 3, "tone": 3}
-            path = f"/api/judge/batches/{batch['batch']}/items/{item['id']}"
-            assert api.ann.put(path, json=scores).status_code == 200
-        assert api.ann.post(f"/api/judge/batches/{batch['batch']}/submit").status_code == 200
+def judge_everything(live: ServingAirflow, job: Job) -> None:
+    """Fill in and apply the batches that the run has exported."""
+    exported = live.airflow.dag_run(f"tipbench-{job.job_id}").xcom("export_for_judge")
+    assert exported["pending"] > 0
+    for path in exported["batches"]:
+        judge_batch(Path(path), home=home())
 
 
 def test_a_run_waits_for_the_judge_and_is_approved_from_here(
@@ -75,7 +74,7 @@ def test_a_run_waits_for_the_judge_and_is_approved_from_here(
     """Each model on its host and in its pool; judged in the service, answered in Airflow, and compared."""
     job = begun(api, tiny_hosts, experiment="approved", wait_for_judge="approval")
     wait_until(lambda: "it waits until all is judged" in api.service.jobs.log(job.job_id), timeout_s=400)
-    judge_everything(api, "approved")
+    judge_everything(live, job)
     told = ended(api, job)
     assert (told["state"], told["reason"]) == ("done", "")
     summary = told["progress"]["summary"]
@@ -104,7 +103,7 @@ def test_a_cancelled_job_ends_its_run_and_is_taken_up_again(
     assert ended(api, job)["state"] == "cancelled"
     assert live.airflow.dag_run(run_id).state == "failed"
     before = api.admin.get("/api/bench/runs/cancelled").json()["total"]
-    judge_everything(api, "cancelled")
+    judge_everything(live, job)
     assert api.admin.post(f"/api/jobs/{job.job_id}/resume").status_code == 202
     assert ended(api, job)["state"] == "done"
     assert api.admin.get("/api/bench/runs/cancelled").json()["total"] == before == 2
@@ -115,5 +114,5 @@ def test_a_run_that_airflow_refuses_or_that_fails_says_why(api: Api, tiny_hosts:
     """A model that no host has: the task, its sentence, and where its log is."""
     told = ended(api, begun(api, tiny_hosts, models="nobody:1b", experiment="failing"))
     assert told["state"] == "failed"
-    assert f"collect: nobody:1b on {tiny_hosts[0]} failed (" in told["reason"]
-    assert "/tasks/collect/mapped/0" in told["reason"]
+    assert told["reason"].startswith(f"hand_over failed (nobody:1b on {tiny_hosts[0]}: ")
+    assert told["reason"].endswith("/tasks/hand_over")
