@@ -22,6 +22,8 @@ from airflow_stand_in import (
 from api_world import EXPERIMENT, Api, judge_all, open_api
 from job_world import ended, ending_what_runs, wait_until
 from tipbench.settings import Settings
+from tipbench.workflows.announcing import Announcer
+from tipbench.workflows.webhooks import Hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,6 +178,19 @@ def test_the_approval_is_given_when_the_last_batch_is_applied(
         assert api.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 200
     assert ended(api.service.jobs, job).state == "done"
     assert airflow.runs[name].answers == ["Approve"]
+
+
+def test_a_batch_is_announced_while_the_run_waits_for_it(api: Api, airflow: AirflowStandIn) -> None:
+    """The run does not end before it is judged, so the webhook does not wait for its end."""
+    announcer = Announcer(api.service, Hook(url="http://127.0.0.1:9/", secret="s"))  # noqa: S106 - of a test
+    airflow.script = SLOW
+    job = started(api, experiment=EXPERIMENT, wait_for_judge="approval")
+    name = f"tipbench-{job.job_id}"
+    wait_until(lambda: f"/{name}/taskInstances" in str(airflow.requests))
+    assert announcer.look() == 0
+    airflow.runs[name].frames = waiting_frames()
+    wait_until(lambda: "it waits until all is judged" in api.service.jobs.log(job.job_id))
+    assert [announcer.look(), announcer.look()] == [1, 0]
 
 
 @pytest.mark.parametrize(

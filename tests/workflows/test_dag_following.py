@@ -13,6 +13,7 @@ from airflow_stand_in import (
     PASSWORD,
     AirflowStandIn,
     Frame,
+    Run,
     Task,
     environment,
     frames,
@@ -20,6 +21,7 @@ from airflow_stand_in import (
     waiting_frames,
 )
 from judged_world import plant
+from tipbench.airflow import DagRuns
 from tipbench.errors import (
     AirflowUnreachable,
     BadInput,
@@ -36,7 +38,7 @@ from tipbench.settings import Settings
 from tipbench.workflows.airflow_address import airflow_url, connect
 from tipbench.workflows.dag_conf import Asked, asked_of, conf_of
 from tipbench.workflows.dag_following import Pace
-from tipbench.workflows.dag_runs import run_on_airflow
+from tipbench.workflows.dag_runs import _end, run_on_airflow
 from verdict_planting import by_scenario, judge
 
 if TYPE_CHECKING:
@@ -245,6 +247,22 @@ def test_who_interrupts_ends_the_run(airflow: AirflowStandIn, *, away: bool) -> 
     assert ("end it there" if away else "r1 was ended; what it has done is kept") in notices(events)
 
 
+def test_a_run_that_is_about_to_be_there_is_ended_as_well(airflow: AirflowStandIn) -> None:
+    """Whoever is interrupted while it triggers a run cannot know whether Airflow has got as far."""
+    made = {"r1": Run(conf={}, frames=[Frame("running")])}
+
+    def late(method: str, _path: str) -> Any:  # noqa: ANN401 - an answer or nothing
+        if method == "GET" and not late_is_set.is_set():
+            late_is_set.set()
+            threading.Timer(0.5, lambda: airflow.runs.update(made)).start()
+        return None
+
+    late_is_set = threading.Event()
+    airflow.fault = late
+    _end(DagRuns(connect(), "bench_collect"), "r1", lambda _event: None)
+    assert airflow.runs["r1"].now.state == "failed"
+
+
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:
     raise Interrupted("interrupted")
 
@@ -271,6 +289,28 @@ def test_the_approval_is_given_when_all_is_judged(airflow: AirflowStandIn, home:
     assert outcome["state"] == "success"
     assert (answers, airflow.runs["r1"].answers) == ([[]], ["Approve"])
     assert "all is judged: the approval was given" in notices(events)
+
+
+def test_who_may_not_approve_goes_on_following(airflow: AirflowStandIn, home: Path) -> None:
+    """It says so once; somebody else gives the approval, and the run comes to its end."""
+    ledger = open_ledger("", home=home)
+    plant("bench", quality={("m0", "v1"): 4.0}, n_scenarios=1, n_tips=1, ledger=ledger)
+    judge(ledger, "bench", Judge(id="anne", kind="human"), by_scenario({("m0", "v1"): (12,)}))
+    airflow.script = waiting_frames()
+    refused: list[str] = []
+
+    def refuses(method: str, path: str) -> Any:  # noqa: ANN401 - an answer or nothing
+        if refused and path.endswith("taskInstances"):
+            airflow.runs["r1"].at = 1
+        if method != "PATCH":
+            return None
+        refused.append(path)
+        return 403, {"detail": "Forbidden"}, {}
+
+    airflow.fault = refuses
+    outcome, events = run(run_id="r1")
+    assert (outcome["state"], len(refused)) == ("success", 1)
+    assert notices(events).count("give the approval in Airflow") == 1
 
 
 def test_an_approval_of_what_this_ledger_does_not_know_is_left_to_people(

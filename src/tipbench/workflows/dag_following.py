@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tipbench.airflow.runs import AWAITING, OVER
-from tipbench.errors import AirflowUnreachable, DagRunFailed, NotFound, Unavailable
+from tipbench.errors import AirflowUnreachable, BadInput, DagRunFailed, NotFound, Unavailable
 from tipbench.workflows.dag_conf import COMPARE, DAG, WAIT, name_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     IsJudged = Callable[[], bool]
 
 EVERY_S, PATIENCE_S = 3.0, 600.0
-DONE = frozenset({"success", "skipped", "failed", "upstream_failed", "removed"})
 _FAILED = "failed"
+# An approval's own state, and a sensor's between two looks.
+_WAITING = frozenset({AWAITING, "up_for_reschedule"})
 _SOON_S, _SLOWER, _MOST_STEPS = 0.5, 1.5, 30
 
 
@@ -62,6 +63,7 @@ class Follower:
         self._told: set[str] = set()
         self._away_since: float | None = None
         self._quiet = 0
+        self._may_approve = True
 
     def to_the_end(self) -> DagRun:
         """The run once it is over. AirflowUnreachable where nobody has answered for too long."""
@@ -145,8 +147,19 @@ class Follower:
         for task in tasks:
             if task.state == AWAITING and task.task.split(".")[0] == WAIT:
                 self._notice("it waits until all is judged; then the approval is given from here")
-                if self._is_judged() and self._runs.approve(self._run_id, task):
-                    self._notice("all is judged: the approval was given")
+                if self._may_approve and self._is_judged():
+                    self._approve(task)
+
+    def _approve(self, task: TaskRun) -> None:
+        """Give the approval. Who may not goes on following: somebody else can give it."""
+        try:
+            given = self._runs.approve(self._run_id, task)
+        except BadInput as error:
+            self._may_approve = False
+            self._notice(f"all is judged, but {error}; give the approval in Airflow")
+            return
+        if given:
+            self._notice("all is judged: the approval was given")
 
     def _notice(self, sentence: str) -> None:
         """Say something once."""
@@ -185,6 +198,16 @@ class Follower:
         reason = f" ({why.rstrip('.')})" if why else ""
         log = self._runs.page(self._run_id, first)
         return f"{self._name(first)} failed{reason}{others}; its log is at {log}"
+
+
+def waits_for_judge(told: Mapping[str, Any]) -> bool:
+    """Whether a run, as a `dag_run` event tells of it, waits until it is judged."""
+    tasks = told.get("tasks")
+    return any(
+        task.get("state") in _WAITING and str(task.get("name")).split(".")[0] == WAIT
+        for task in (tasks if isinstance(tasks, list) else ())
+        if isinstance(task, dict)
+    )
 
 
 def _span(seconds: float) -> str:

@@ -19,11 +19,13 @@ from tipbench.workflows.judged import judged_experiment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tipbench.airflow import DagRun
     from tipbench.records import Emit
     from tipbench.settings import Settings
     from tipbench.workflows.dag_conf import Asked
 
 _LOOK_AT_LEDGER_S = 5.0
+_ABOUT_TO_BE_S = 2.0
 
 
 def run_on_airflow(
@@ -76,7 +78,7 @@ def _begin(runs: DagRuns, run_id: str, conf: Mapping[str, Any], emit: Emit) -> N
 def _end(runs: DagRuns, run_id: str, emit: Emit) -> None:
     """Let Airflow end the run, unless it is over."""
     try:
-        if runs.get(run_id).state in OVER:
+        if _found(runs, run_id).state in OVER:
             return
         runs.end(run_id)
     except NotFound:
@@ -86,6 +88,15 @@ def _end(runs: DagRuns, run_id: str, emit: Emit) -> None:
     else:
         message = f"the DAG run {run_id} was ended; what it has done is kept"
     emit({"event": "notice", "message": message})
+
+
+def _found(runs: DagRuns, run_id: str) -> DagRun:
+    """The run; looked for twice, since it may be about to be there: we may be ended while we trigger it."""
+    try:
+        return runs.get(run_id)
+    except NotFound:
+        time.sleep(_ABOUT_TO_BE_S)
+        return runs.get(run_id)
 
 
 class _Ledger:
