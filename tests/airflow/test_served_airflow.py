@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +52,7 @@ def live(
     made_home: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ServingAirflow]:
-    """Airflow with the policy, and a pool of one slot for each of two engines; the first is the usual host."""
-    import shutil
-
+    """Airflow with the policy and a pool for each of two engines; the first of them is the usual host."""
     folder = tmp_path_factory.mktemp("served")
     shutil.copytree(made_home, folder / "home")
     airflow = copy_airflow(airflow_made, folder / "airflow", tipbench_home=folder / "home")
@@ -111,7 +111,7 @@ def spans(live: ServingAirflow, run_id: str) -> list[tuple[str, float, float]]:
 def test_two_runs_at_once_and_never_two_models_on_a_host(
     live: ServingAirflow, tiny_hosts: tuple[str, str]
 ) -> None:
-    """Two runs of four models on the same two hosts: hosts work side by side, each with one model at a time."""
+    """Two runs of four models on the same two hosts: no host has two models at a time, nor two tasks."""
     confs = [
         {
             **SMALL,
@@ -130,7 +130,7 @@ def test_two_runs_at_once_and_never_two_models_on_a_host(
     held = sorted(span for run_id in ids for span in spans(live, run_id))
     assert {name for name, _, _ in held} == set(map(pool, tiny_hosts))
     assert len(held) == 8
-    for (name, _, end), (following, begin, _) in zip(held, held[1:], strict=False):
+    for (name, _, end), (following, begin, _) in pairwise(held):
         assert name != following or end <= begin
     for run, conf in zip(runs, confs, strict=True):
         assert len(cells(live, str(conf["experiment"]))) == 16
