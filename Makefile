@@ -6,12 +6,15 @@ READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
-  --no-emit-find-links --no-header pyproject.toml requirements/build.in
+  --no-emit-find-links --no-header
+OURS := pyproject.toml requirements/build.in
+AIRFLOW := .venv-airflow
+AIRFLOW_READY := $(AIRFLOW)/.ready
 
-.PHONY: help setup demo test test-slow check bench docs pictures pins clean
+.PHONY: help setup demo test test-slow test-airflow test-airflow-slow check bench docs pictures pins clean
 
 help: ## what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 setup: $(READY) ## the command at .venv/bin/tipbench, with the embedded engine and its weights
 
@@ -31,14 +34,26 @@ $(DEV_READY): $(READY) requirements/dev.txt
 	@./.ci/postgres
 	@touch $(DEV_READY)
 
+$(AIRFLOW_READY): $(READY) requirements/airflow.txt
+	@rm -rf $(AIRFLOW) && $(PYTHON) -m venv $(AIRFLOW)
+	@echo "installing Airflow into $(AIRFLOW) (about 300 MB), for the tests of the DAG alone"
+	$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/airflow.txt
+	@touch $(AIRFLOW_READY)
+
 demo: setup ## bench a real model and show a leaderboard
 	$(BIN)/tipbench demo
 
-test: check ## all checks and tests but the slow ones
+test: check $(AIRFLOW_READY) ## all checks and tests but the slow ones
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile
 
-test-slow: $(DEV_READY) ## the tests that take minutes
+test-slow: $(DEV_READY) $(AIRFLOW_READY) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-airflow: $(DEV_READY) $(AIRFLOW_READY) ## the DAG run whole, in Airflow's own environment
+	$(BIN)/python -m pytest -m "airflow and not slow" -n 2 --dist loadfile
+
+test-airflow-slow: $(DEV_READY) $(AIRFLOW_READY) ## the DAG under a real scheduler and API server
+	$(BIN)/python -m pytest -m "airflow and slow"
 
 check: $(DEV_READY) ## lint, types, layers
 	$(BIN)/ruff check .
@@ -59,8 +74,9 @@ pictures: $(DEV_READY) ## the screenshots in the README, by the tests that take 
 	TIPBENCH_PICTURES=docs $(BIN)/python -m pytest tests/web/test_screenshots.py::test_pictures_are_taken
 
 pins: $(DEV_READY) ## compile the pinned requirements anew
-	$(COMPILE) --extra embedded --extra mcp --output-file requirements/run.txt
-	$(COMPILE) --extra embedded --extra mcp --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(COMPILE) $(OURS) --extra embedded --extra mcp --output-file requirements/run.txt
+	$(COMPILE) $(OURS) --extra embedded --extra mcp --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(COMPILE) requirements/airflow.in --output-file requirements/airflow.txt
 
-clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+clean: ## remove the environments and caches
+	rm -rf $(VENV) $(AIRFLOW) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -79,7 +79,10 @@ def hosts_of(conf: Mapping[str, Any]) -> list[str]:
         alone = conf.get("ollama_url") or USUAL_HOST
         alone = os.environ.get("OLLAMA_HOST", alone) if alone == USUAL_HOST else alone
         urls = [full_url(alone if isinstance(alone, str) else repr(alone))]
-    return list({pool_of(url): url for url in reversed(urls)}.values())[::-1]
+    first: dict[str, str] = {}
+    for url in urls:
+        first.setdefault(pool_of(url), url)
+    return list(first.values())
 
 
 def place(task_instance: Any, dag_run: Any, *, there: Callable[[str], bool] = lambda _pool: True) -> None:  # noqa: ANN401 - Airflow's own

@@ -224,10 +224,8 @@ def add_policy(airflow: AirflowHome) -> None:
     """Install the cluster policy, as the how-to says."""
     config = airflow.home / "config"
     config.mkdir(exist_ok=True)
-    (config / "airflow_local_settings.py").write_text(
-        f"import sys\n\nsys.path.insert(0, {str(ROOT / 'dags')!r})\n"
-        "from bench_pools import task_instance_mutation_hook\n"
-    )
+    (config / "bench_pools.py").symlink_to(ROOT / "dags" / "bench_pools.py")
+    (config / "airflow_local_settings.py").write_text("from bench_pools import task_instance_mutation_hook\n")
 
 
 def add_pools(airflow: AirflowHome, *names: str) -> None:

@@ -156,7 +156,7 @@ def take_batches(settings: Settings, order: Order) -> Iterator[tuple[Judged, Bat
     suite = suite_of(state, settings, new_rubric=order.new_rubric)
     # verdicts under the earlier rubric are kept, and no longer count
     state = replace(state, rubric=suite.rubric)
-    held = _held(state, order) if order.reopen else []
+    held = _held(state, suite, order) if order.reopen else []
     yield from ((state, batch) for batch in held)
     blocks = _blocks(state, suite, order, held)
     if not blocks and order.reopen:
@@ -168,15 +168,20 @@ def take_batches(settings: Settings, order: Order) -> Iterator[tuple[Judged, Bat
         yield state, batch
 
 
-def _held(state: Judged, order: Order) -> list[Batch]:
-    """The batches of such an order that are out, came back in no part, and hold something to judge yet."""
-    done = _done(state)
-    mine = [
-        batch
-        for batch in state.batches
-        if (batch.purpose, batch.judge, batch.rubric_hash) == ("judge", order.judge, state.rubric.hash)
-    ]
-    return [batch for batch in mine if not batch.applications and _candidates([batch]) - done]
+def _held(state: Judged, suite: Suite, order: Order) -> list[Batch]:
+    """The batches of such an order that are out, came back in no part, and hold something wanted.
+
+    They come in the order to judge them in, which nothing in a batch tells.
+    """
+    blocks = enumerate(_blocks(state, suite, order))
+    places = {candidate_key(block.scenario_id, text): at for at, block in blocks for text in block.texts}
+    first = {}
+    for batch in state.batches:
+        mine = (batch.purpose, batch.judge, batch.rubric_hash) == ("judge", order.judge, state.rubric.hash)
+        found = [places[key] for key in _candidates([batch]) & places.keys()]
+        if mine and found and not batch.applications:
+            first[batch.batch_id] = min(found)
+    return sorted((one for one in state.batches if one.batch_id in first), key=lambda b: first[b.batch_id])
 
 
 def _candidates(batches: Iterable[Batch]) -> set[str]:

@@ -1,0 +1,92 @@
+"""Nothing happens when Airflow reads the DAG's file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_world import AIRFLOW_BIN, ROOT
+
+if TYPE_CHECKING:
+    from airflow_world import AirflowHome
+
+pytestmark = pytest.mark.airflow
+
+# Reads the file as the DAG processor does, and says what that did.
+READ = """
+import json, sys
+from airflow.sdk import DAG, task
+DAG("other", schedule=None)  # so that Airflow has loaded what it loads for any
+done = []
+sys.addaudithook(lambda event, args: done.append(event))
+sys.path.insert(0, sys.argv[1])
+import bench_collect
+dag = bench_collect.bench_collect()
+told = {
+    "events": sorted(set(done)),
+    "modules": sorted(set(sys.modules)),
+    "tasks": {
+        name: [task.pool, task.retries, sorted(task.downstream_task_ids)]
+        for name, task in dag.task_dict.items()
+    },
+    "params": list(dag.params),
+    "paused": dag.is_paused_upon_creation,
+    "schedule": str(dag.schedule),
+}
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def parsed(airflow_made: AirflowHome) -> dict[str, Any]:
+    read = subprocess.run(
+        [AIRFLOW_BIN / "python", "-c", READ, ROOT / "dags"],
+        env=airflow_made.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    told: dict[str, Any] = json.loads(read.stdout.splitlines()[-1])
+    return told
+
+
+def test_nothing_is_reached_for(parsed: dict[str, Any]) -> None:
+    """No socket, no name looked up, no process, and no module of tipbench or MLflow."""
+    acts = (
+        "socket.",
+        "subprocess.",
+        "os.fork",
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "sqlite3.",
+        "urllib.",
+    )
+    assert [event for event in parsed["events"] if event.startswith(acts)] == []
+    loaded = {name.partition(".")[0] for name in parsed["modules"]}
+    assert loaded.isdisjoint({"mlflow", "tipbench", "ollama", "numpy", "xllamacpp"})
+    assert "bench_command" in loaded
+
+
+def test_what_needs_a_host_is_in_a_pool(parsed: dict[str, Any]) -> None:
+    """Without the policy there is one slot for all hosts; all but a person's answer is tried again."""
+    pools = {name for name, (pool, _, _) in parsed["tasks"].items() if pool == "tipbench"}
+    assert pools == {"collect", "collect_elsewhere"}
+    assert {name for name, (_, retries, _) in parsed["tasks"].items() if retries == 0} == {
+        "wait_for_judge.approval"
+    }
+
+
+def test_it_waits_for_nobody_to_trigger_it(parsed: dict[str, Any]) -> None:
+    """The DAG has no schedule and is not paused, so that a trigger is all it takes."""
+    assert parsed["paused"] is False
+    assert parsed["schedule"] == "None"
+
+
+def test_one_task_is_last(parsed: dict[str, Any]) -> None:
+    """A run is what its last tasks are: `compare` alone."""
+    assert [name for name, (_, _, after) in parsed["tasks"].items() if not after] == ["compare"]
