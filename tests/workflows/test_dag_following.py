@@ -103,7 +103,7 @@ def test_a_failed_run_names_the_task_the_reason_and_the_log(airflow: AirflowStan
     assert isinstance(error, DagRunFailed)
     assert error.exit_code == 1
     assert str(error) == (
-        "collect: m0 on http://localhost:11434 failed (no host answers), and 1 more; its log is at "
+        "collect: m0 failed (no host answers), and 1 more; its log is at "
         f"{airflow.url}/dags/bench_collect/runs/r1/tasks/collect/mapped/0"
     )
     assert events[-1]["event"] != "summary"

@@ -15,7 +15,7 @@ from tipbench.suite import SHIPPED
 from tipbench.workflows.job_command import without_login
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tipbench.airflow import TaskRun
 
@@ -98,11 +98,22 @@ def _told(name: str, value: Any) -> Any:  # noqa: ANN401 - a setting may be of a
 
 
 def name_of(task: TaskRun, *, models: Sequence[str], hosts: Sequence[str]) -> str:
-    """A task as people are told of it: a mapped one by its model and its host, also before it has run."""
+    """A task as people are told of it: a mapped one by its model and its host, also before it has run.
+
+    Where no hosts are named, Airflow's workers know theirs.
+    """
     if task.index < 0:
         return task.task
-    host = hosts[task.index % len(hosts)]
+    host = hosts[task.index % len(hosts)] if hosts else ""
+    known = task.named or str(task.index + 1)
     if task.task == COLLECT and task.index < len(models):
-        return f"{task.task}: {models[task.index]} on {host}"
-    known = host if task.task == ELSEWHERE else task.named or str(task.index + 1)
+        known = f"{models[task.index]} on {host}" if host else models[task.index]
+    elif task.task == ELSEWHERE and host:
+        known = host
     return f"{task.task}: {known}"
+
+
+def named_hosts(conf: Mapping[str, Any]) -> tuple[str, ...]:
+    """The hosts that a conf names, in their order."""
+    alone = conf.get("ollama_url")
+    return tuple(conf.get("hosts") or ([alone] if alone else []))

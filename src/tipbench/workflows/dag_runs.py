@@ -11,9 +11,8 @@ from tipbench.airflow import DagRuns
 from tipbench.airflow.runs import OVER
 from tipbench.errors import BadSetting, Conflict, Interrupted, NotFound, TipbenchError
 from tipbench.workflows.airflow_address import connect
-from tipbench.workflows.dag_conf import DAG, conf_of
+from tipbench.workflows.dag_conf import DAG, conf_of, named_hosts
 from tipbench.workflows.dag_following import Follower, Pace
-from tipbench.workflows.job_command import without_login
 from tipbench.workflows.judged import judged_experiment
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def run_on_airflow(
         runs,
         name,
         models=settings.models,
-        hosts=asked.hosts or (without_login(settings.ollama_url),),
+        hosts=named_hosts(conf),
         emit=emit,
         is_judged=_Ledger(settings, emit),
         pace=pace or Pace(),
