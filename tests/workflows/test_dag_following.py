@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from airflow_stand_in import (
     running,
     waiting_frames,
 )
+from job_world import wait_until
 from judged_world import plant
 from tipbench.airflow import DagRuns
 from tipbench.errors import (
@@ -274,17 +274,17 @@ def test_the_approval_is_given_when_all_is_judged(airflow: AirflowStandIn, home:
     airflow.script = waiting_frames()
 
     def applied() -> None:
-        while (
-            not airflow.runs or airflow.requests.count(("GET", "/api/v2/dags/bench_collect/dagRuns/r1")) < 3
-        ):
-            time.sleep(0.01)
+        looked = ("GET", "/api/v2/dags/bench_collect/dagRuns/r1")
+        wait_until(lambda: over or airflow.requests.count(looked) >= 3)
         answers.append(list(airflow.runs["r1"].answers))
         judge(ledger, "bench", Judge(id="anne", kind="human"), by_scenario({("m0", "v1"): (12,)}))
 
+    over: list[bool] = []
     answers: list[list[str]] = []
     judging = threading.Thread(target=applied)
     judging.start()
     outcome, events = run(asked_of(None, "approval"), run_id="r1")
+    over.append(True)
     judging.join()
     assert outcome["state"] == "success"
     assert (answers, airflow.runs["r1"].answers) == ([[]], ["Approve"])
