@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_stand_in import AirflowStandIn, Frame, Task, environment, frames, running
+from airflow_stand_in import AirflowStandIn, Frame, Task, environment, frames, running, waiting_frames
 from browsing import WIDTH, faults
 from job_world import ended, ending_what_runs
 from tipbench.service import create_app
@@ -83,6 +83,11 @@ def test_a_run_is_started_and_watched(page_of: Opened, site: Site, airflow: Airf
     assert faults(page) == []
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate(WIDTH) <= 360
+    judge = page.locator("#judge-next")
+    assert not judge.is_visible()
+    airflow.runs[name].frames, airflow.runs[name].at = waiting_frames(), 0
+    judge.wait_for()
+    assert page.get_by_text("waits for an approval", exact=True).is_visible()
     airflow.runs[name].frames = frames()
     page.locator("#told", has_text="Done: the DAG run is done, 4 of 4 tasks done.").wait_for()
     page.get_by_text("Nothing is judged yet.").wait_for()

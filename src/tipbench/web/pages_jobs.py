@@ -14,6 +14,7 @@ from tipbench.web.guard import as_sentence, need
 from tipbench.web.render import address, ago, page
 from tipbench.web.simulated import result_of
 from tipbench.workflows.access import Principal
+from tipbench.workflows.dag_following import waits_for_judge
 from tipbench.workflows.job_states import LIVE
 from tipbench.workflows.jobs import RESUMABLE
 from tipbench.workflows.service_state import COLLECTIONS, Service, now_ms
@@ -83,7 +84,7 @@ def the_job(request: Request, job_id: str, _who: Principal = need("admin")) -> R
         took=_took(job),
         live=job.state in LIVE,
         resumable=job.state in RESUMABLE,
-        judge_next=job.state == "done" and job.kind in COLLECTIONS,
+        judge_next=_is_to_judge(job, progress),
         simulated=job.kind in SIMULATED,
         result=result_of(job, progress),
         dag=dag_sheet(job, progress),
@@ -94,6 +95,12 @@ def the_job(request: Request, job_id: str, _who: Principal = need("admin")) -> R
         why=prose.code(_why(service.jobs.reason(job))),
         log=service.jobs.log(job_id, tail=_LOG_LINES),
     )
+
+
+def _is_to_judge(job: Job, progress: Progress) -> bool:
+    """Whether judging is what comes next: after a collection, and where a run on Airflow waits for it."""
+    waits = job.kind == "airflow" and job.state in LIVE and waits_for_judge(progress.summary or {})
+    return waits or (job.state == "done" and job.kind in COLLECTIONS)
 
 
 def _numbers(progress: Progress) -> list[tuple[str, str]]:
