@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ import numpy as np  # noqa: TID253 - as above
 import psutil
 
 from measures import Measure
-from processes import HERE, TIPBENCH, clean_env
+from processes import HERE, ROOT, TIPBENCH, clean_env
 from tipbench.bandit import draws
 from tipbench.bandit.asked import ScoreReply, ScoreRequest
 from tipbench.bandit.deciding import Open, Question, choices
@@ -42,6 +43,8 @@ OVER_ECHO_BAR_US = 150
 P99_BAR_MS, STALL_BAR_MS = 20, 100
 REWARDS_BAR = 3000
 STEPS_BAR_US = 25
+BAD_SHADOWS = ("sleeps", "spins", "raises", "allocates")
+BESIDE_BAR = 1.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,28 @@ def bench_tips(options: Options) -> list[Measure]:
         Measure(what=f"p99 at half of the peak, {seconds} s", value=half.p99_ms, unit="ms", bar=P99_BAR_MS),
         Measure(what="… the median", value=half.p50_ms, unit="ms"),
         Measure(what="… the longest", value=half.worst_ms, unit="ms", bar=STALL_BAR_MS),
+        *_beside_shadows(options, rate=peak / 8),
+    ]
+
+
+def _beside_shadows(options: Options, *, rate: float) -> list[Measure]:
+    """What shadows that hang, raise and eat memory do to a reply: the same load in turn, with and without."""
+    shadows = {name: {"policy": f"misbehaving_policies:{name}", "enabled": True} for name in BAD_SHADOWS}
+    said = {"TIPBENCH_SHADOW_POLICIES": json.dumps(shadows)}
+    alone, beside = [], []
+    with _serving(options.work / "alone") as one, _serving(options.work / "beside", said) as other:
+        for turn in range(3 if options.quick else 9):
+            bodies = _scores(int(rate * 4), features=False, turn=100 + turn)
+            for server, loads in ((one, alone), (other, beside)):
+                loads.append(_load(options, server, "/recommend", bodies, rate=rate))
+    return [
+        Measure(
+            what=f"a reply beside shadows that fail over one without, {which} of {len(alone)} turns",
+            value=best([one.p50_ms for one in beside]) / best([one.p50_ms for one in alone]),
+            unit="×",
+            bar=BESIDE_BAR,
+        )
+        for which, best in (("median", statistics.median), ("least", min))
     ]
 
 
@@ -240,9 +265,10 @@ def _load(
 
 
 @contextmanager
-def _serving(work: Path) -> Iterator[Server]:
+def _serving(work: Path, said: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """The service; what is `said` by the environment may name the policies of the tests."""
     command = [*TIPBENCH, "serve", "--only", "tips", "--port", "0"]
-    with _server(command, clean_env(work / "home")) as server:
+    with _server(command, clean_env(work / "home", modules=ROOT / "tests") | (said or {})) as server:
         yield server
 
 
