@@ -116,7 +116,8 @@ def _beside_shadows(options: Options, *, rate: float) -> list[Measure]:
     """What shadows that hang, raise and eat memory do to a reply: the same load in turn, with and without."""
     shadows = {name: {"policy": f"misbehaving_policies:{name}", "enabled": True} for name in BAD_SHADOWS}
     said = {"TIPBENCH_SHADOW_POLICIES": json.dumps(shadows)}
-    alone, beside = [], []
+    alone: list[Load] = []
+    beside: list[Load] = []
     with _serving(options.work / "alone") as one, _serving(options.work / "beside", said) as other:
         for turn in range(3 if options.quick else 9):
             bodies = _scores(int(rate * 4), features=False, turn=100 + turn)
@@ -268,7 +269,7 @@ def _load(
 def _serving(work: Path, said: Mapping[str, str] | None = None) -> Iterator[Server]:
     """The service; what is `said` by the environment may name the policies of the tests."""
     command = [*TIPBENCH, "serve", "--only", "tips", "--port", "0"]
-    with _server(command, clean_env(work / "home", modules=ROOT / "tests") | (said or {})) as server:
+    with _server(command, {**clean_env(work / "home", modules=ROOT / "tests"), **(said or {})}) as server:
         yield server
 
 
