@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _BECAUSE = {
     "winner": "Winner",
     "cheapest": "Cheapest of those tied for first",
+    "smallest": "Among the smallest of those tied for first",
     "highest mean": "Highest mean",
 }
 _MAJOR = ("mean", "expect", "behind", "P(best)")
@@ -103,11 +104,17 @@ def picked(report: Report) -> Picked | None:
         "expect": figures.number(row.estimate, digits),
         "P(best)": figures.share(row.p_best),
         "latency": figures.duration(facts.latency_ms),
+        "host": _host(report, facts),
         "size": figures.parameters(facts.parameters),
     }
     known = tuple((name, text) for name, text in numbers.items() if text != UNKNOWN)
     why = _BECAUSE.get(board.recommended_because or "", "Recommended")
     return Picked(why=why, model=row.model, prompt=row.prompt, numbers=known)
+
+
+def _host(report: Report, facts: Facts) -> str:
+    """Where there is but one, it says nothing of a row."""
+    return (facts.host or UNKNOWN) if report.on_several_hosts else UNKNOWN
 
 
 def _tags(report: Report, row: LeaderboardRow) -> tuple[str, ...]:
@@ -174,6 +181,7 @@ def _measured_columns(report: Report) -> Iterator[Column]:
         "form ok": ("Replies in exactly the asked form", lambda facts: figures.percent(facts.format_ok)),
         "diversity": ("How unlike its tips are", lambda facts: figures.number(facts.diversity, 2)),
         "failed": ("What failed", lambda facts: str(facts.n_failed) if facts.n_failed else UNKNOWN),
+        "host": ("The host that made its cells", lambda facts: _host(report, facts)),
         "tok/s": ("Tokens per second", lambda facts: figures.rate(facts.tokens_per_s)),
         "latency": ("Time for a reply, the median", lambda facts: figures.duration(facts.latency_ms)),
         "memory": ("Memory that the model takes", lambda facts: figures.gigabytes(facts.memory_bytes)),
