@@ -13,7 +13,7 @@ import pytest
 from compared_worlds import BIG, CLOSE, OTHER, SMALL, report, world
 from tipbench.cli.compare import print_report
 from tipbench.compare.html_charts import fronts
-from tipbench.compare.html_leaderboard import columns, picked
+from tipbench.compare.html_leaderboard import leaderboard, picked
 from tipbench.compare.scores import Combination
 from tipbench.compare.table import report_table
 from tipbench.compare.text_reports import report_csv, report_md
@@ -97,8 +97,7 @@ def test_each_row_says_its_host_and_has_its_own_latency(apart: Report) -> None:
     table = report_table(apart)
     assert column(table, "host") == {BIG[0]: "gpu:11434", SMALL[0]: "box:11434"}
     assert column(table, "latency") == {BIG[0]: "500 ms", SMALL[0]: "400 ms"}
-    (on_page,) = [one for one in columns(apart) if one.title == "host"]
-    assert {cell.text for cell in on_page.cells} == {"gpu:11434", "box:11434"}
+    assert {row.model: row.host for row in leaderboard(apart)} == column(table, "host")
     assert "| gpu:11434 |" in report_md(apart)
     lines = {line["model"]: line for line in csv.DictReader(io.StringIO(report_csv(apart)))}
     assert (lines[BIG[0]]["host"], lines[BIG[0]]["latency_ms.gpu:11434"]) == ("gpu:11434", "500.0")
@@ -222,6 +221,7 @@ def test_with_one_host_nothing_is_said_of_it() -> None:
     assert "host" not in report_csv(found).splitlines()[0]
     assert not [note for note in found.notes if "host" in note]
     assert not {"host", "by_host"} & set(found.as_dict()["rows"][0])
+    assert {row.host for row in leaderboard(found)} == {""}
     chart = fronts(found)
     assert chart is not None
     assert [one.host for one in chart.charts] == [""]

@@ -46,7 +46,10 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A row by its name; `anchor` leads to its candidates, and is empty where there are none."""
+    """A row by its name; `anchor` leads to its candidates, and is empty where there are none.
+
+    `host` is empty where all rows have the same.
+    """
 
     rank: str
     model: str
@@ -55,6 +58,7 @@ class Standing:
     tags: tuple[str, ...]
     anchor: str
     cells: tuple[Cell, ...]
+    host: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,7 @@ def leaderboard(report: Report) -> list[Standing]:
             tags=_tags(report, row),
             anchor=f"c{at + 1}" if _facts(report, row).candidates else "",
             cells=tuple(column.cells[at] for column in shown),
+            host=host_of(report, row),
         )
         for at, row in enumerate(board.rows)
     ]
@@ -104,7 +109,7 @@ def picked(report: Report) -> Picked | None:
         "expect": figures.number(row.estimate, digits),
         "P(best)": figures.share(row.p_best),
         "latency": figures.duration(facts.latency_ms),
-        "host": _host(report, facts),
+        "host": host_of(report, row) or UNKNOWN,
         "size": figures.parameters(facts.parameters),
     }
     known = tuple((name, text) for name, text in numbers.items() if text != UNKNOWN)
@@ -112,9 +117,9 @@ def picked(report: Report) -> Picked | None:
     return Picked(why=why, model=row.model, prompt=row.prompt, numbers=known)
 
 
-def _host(report: Report, facts: Facts) -> str:
-    """Where there is but one, it says nothing of a row."""
-    return (facts.host or UNKNOWN) if report.on_several_hosts else UNKNOWN
+def host_of(report: Report, row: LeaderboardRow) -> str:
+    """The row's host; empty where there is but one, since that says nothing of a row."""
+    return (_facts(report, row).host or "") if report.on_several_hosts else ""
 
 
 def _tags(report: Report, row: LeaderboardRow) -> tuple[str, ...]:
@@ -181,7 +186,6 @@ def _measured_columns(report: Report) -> Iterator[Column]:
         "form ok": ("Replies in exactly the asked form", lambda facts: figures.percent(facts.format_ok)),
         "diversity": ("How unlike its tips are", lambda facts: figures.number(facts.diversity, 2)),
         "failed": ("What failed", lambda facts: str(facts.n_failed) if facts.n_failed else UNKNOWN),
-        "host": ("The host that made its cells", lambda facts: _host(report, facts)),
         "tok/s": ("Tokens per second", lambda facts: figures.rate(facts.tokens_per_s)),
         "latency": ("Time for a reply, the median", lambda facts: figures.duration(facts.latency_ms)),
         "memory": ("Memory that the model takes", lambda facts: figures.gigabytes(facts.memory_bytes)),
