@@ -74,8 +74,8 @@ pictures: $(DEV_READY) ## the screenshots in the README, by the tests that take 
 	TIPBENCH_PICTURES=docs $(BIN)/python -m pytest tests/web/test_screenshots.py::test_pictures_are_taken
 
 pins: $(DEV_READY) ## compile the pinned requirements anew
-	$(COMPILE) $(OURS) --extra embedded --extra mcp --output-file requirements/run.txt
-	$(COMPILE) $(OURS) --extra embedded --extra mcp --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(COMPILE) $(OURS) --extra embedded --extra mcp --extra postgres --output-file requirements/run.txt
+	$(COMPILE) $(OURS) --extra embedded --extra mcp --extra postgres --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt
 	$(COMPILE) requirements/airflow.in --output-file requirements/airflow.txt
 
 clean: ## remove the environments and caches

@@ -62,7 +62,7 @@ def _ours(name: str, decisions: dict[str, Any]) -> dict[str, Any]:
         begun = time.process_time()
         memory = type(own[user])(own=own[user].own, pooled=pooled)
         weighed = policy.weigh(memory, xs[number])
-        chosen = draws.pick_one(weighed.propensities, draws.uniform(b"seed", str(number)))
+        chosen = draws.pick_one(weighed.propensities.tolist(), draws.uniform(b"seed", str(number)))
         scored = time.process_time()
         own[user] = policy.learn(memory, xs[number, chosen], np.asarray(decisions["reward"][number][chosen]))
         pooled = own[user].pooled

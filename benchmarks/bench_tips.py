@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import statistics
 import subprocess
 import sys
 import time
@@ -20,25 +21,30 @@ import numpy as np  # noqa: TID253 - as above
 import psutil
 
 from measures import Measure
-from processes import HERE, TIPBENCH, clean_env
+from processes import HERE, ROOT, TIPBENCH, clean_env
 from tipbench.bandit import draws
 from tipbench.bandit.asked import ScoreReply, ScoreRequest
+from tipbench.bandit.deciding import Open, Question, choices
 from tipbench.bandit.features import vectors
+from tipbench.bandit.line_up import Served
 from tipbench.bandit.policies import make
-from tipbench.bandit.policy import explored
 from tipbench.bandit.profiles import Profile
+from tipbench.errors import TipbenchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from measures import Options
+    from tipbench.bandit.deciding import Choice
 
 K, D, USERS, IN_FLIGHT = 10, 12, 2000, 32
 OVER_ECHO_BAR_US = 150
 P99_BAR_MS, STALL_BAR_MS = 20, 100
 REWARDS_BAR = 3000
 STEPS_BAR_US = 25
+BAD_SHADOWS = ("sleeps", "spins", "raises", "allocates")
+BESIDE_BAR = 1.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,56 +108,91 @@ def bench_tips(options: Options) -> list[Measure]:
         Measure(what=f"p99 at half of the peak, {seconds} s", value=half.p99_ms, unit="ms", bar=P99_BAR_MS),
         Measure(what="… the median", value=half.p50_ms, unit="ms"),
         Measure(what="… the longest", value=half.worst_ms, unit="ms", bar=STALL_BAR_MS),
+        *_beside_shadows(options, rate=peak / 8),
+    ]
+
+
+def _beside_shadows(options: Options, *, rate: float) -> list[Measure]:
+    """What shadows that hang, raise and eat memory do to a reply: the same load in turn, with and without."""
+    shadows = {name: {"policy": f"misbehaving_policies:{name}", "enabled": True} for name in BAD_SHADOWS}
+    said = {"TIPBENCH_SHADOW_POLICIES": json.dumps(shadows)}
+    alone: list[Load] = []
+    beside: list[Load] = []
+    with _serving(options.work / "alone") as one, _serving(options.work / "beside", said) as other:
+        for turn in range(3 if options.quick else 9):
+            bodies = _scores(int(rate * 4), features=False, turn=100 + turn)
+            for server, loads in ((one, alone), (other, beside)):
+                loads.append(_load(options, server, "/recommend", bodies, rate=rate))
+    return [
+        Measure(
+            what=f"a reply beside shadows that fail over one without, {which} of {len(alone)} turns",
+            value=best([one.p50_ms for one in beside]) / best([one.p50_ms for one in alone]),
+            unit="×",
+            bar=BESIDE_BAR,
+        )
+        for which, best in (("median", statistics.median), ("least", min))
     ]
 
 
 def _steps() -> list[Measure]:
-    """Decoding, deciding and encoding alone, in this process."""
+    """Decoding, deciding and encoding alone, in this process, as the service does it: decisions that are in
+    flight together are weighed together. The bar is for those; one by itself is told beside it.
+    """
     return [
         Measure(
-            what=f"decode, decide ({name}, {form}), encode, CPU",
-            value=_step_us(name, features=form == "features"),
+            what=f"decode, decide ({name}, {form}, {together} together), encode, CPU",
+            value=_step_us(name, features=form == "features", together=together),
             unit="µs",
-            bar=STEPS_BAR_US if form == "features" else None,
+            bar=STEPS_BAR_US if form == "features" and together == IN_FLIGHT else None,
         )
         for form in ("features", "texts")
         for name in ("egreedy-v2", "hybrid")
+        for together in (IN_FLIGHT, 1)
     ]
 
 
-def _step_us(name: str, *, features: bool) -> float:
-    policy, profile = make(name), Profile()
-    bodies = [json.dumps(body).encode() for body in _scores(300, features=features)]
+def _step_us(name: str, *, features: bool, together: int) -> float:
+    served, profile = Served.of(make(name)), Profile()
+    bodies = [json.dumps(body).encode() for body in _scores(10 * IN_FLIGHT, features=features)]
+    groups = [bodies[place : place + together] for place in range(0, len(bodies), together)]
     decode, encode = msgspec.json.Decoder(ScoreRequest).decode, msgspec.json.Encoder().encode
-    first = vectors(policy.features, decode(bodies[0]), profile).x[0]
-    memory = policy.learn(policy.fresh(), first, np.asarray(1.0))
+    first = vectors(served.policy.features, decode(bodies[0]), profile).x[0]
+    memory = served.policy.learn(served.fresh, first, np.asarray(1.0))
 
-    def once(body: bytes) -> bytes:
+    def opened(body: bytes) -> Open:
         request = decode(body)
-        made = vectors(policy.features, request, profile)
-        weighed = policy.weigh(memory, made.x)
-        chosen = draws.pick_one(weighed.propensities, draws.uniform(b"seed", request.request_id or ""))
-        ids = [one.id for one in request.candidates]
-        reply = ScoreReply(
-            decision_id="d" * 32,
-            tip_id=ids[chosen],
-            scores=dict(zip(ids, weighed.scores.tolist(), strict=True)),
-            propensities=dict(zip(ids, weighed.propensities.tolist(), strict=True)),
-            policy=policy.name,
-            policy_version="1",
-            feature_version=policy.features,
-            explored=explored(weighed, chosen),
-            absent=list(made.absent),
-        )
-        return encode(reply)
+        u = draws.uniform(b"seed", request.request_id or "")
+        question = Question(served, request, request.request_id or "", "d" * 32, u)
+        return Open(question, profile, memory, vectors(served.policy.features, request, profile))
+
+    def all_of(group: list[bytes]) -> list[bytes]:
+        asked = [opened(body) for body in group]
+        return [encode(_reply(one, choice)) for one, choice in zip(asked, choices(asked), strict=True)]
 
     took = []
     for _ in range(5):
         begun = time.process_time()
-        for body in bodies:
-            once(body)
+        for group in groups:
+            all_of(group)
         took.append((time.process_time() - begun) / len(bodies) * 1e6)
     return min(took)
+
+
+def _reply(one: Open, choice: Choice | TipbenchError) -> ScoreReply:
+    if isinstance(choice, TipbenchError):
+        raise choice
+    ids = [candidate.id for candidate in one.question.request.candidates]
+    return ScoreReply(
+        decision_id=one.question.decision_id,
+        tip_id=ids[choice.chosen],
+        scores=dict(zip(ids, choice.scores, strict=True)),
+        propensities=dict(zip(ids, choice.propensities, strict=True)),
+        policy=one.question.served.name,
+        policy_version=one.question.served.version,
+        feature_version=one.question.served.policy.features,
+        explored=choice.explored,
+        absent=list(one.features.absent),
+    )
 
 
 def _scores(count: int, *, features: bool, turn: int = 0) -> list[dict[str, Any]]:
@@ -225,9 +266,10 @@ def _load(
 
 
 @contextmanager
-def _serving(work: Path) -> Iterator[Server]:
+def _serving(work: Path, said: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """The service; what is `said` by the environment may name the policies of the tests."""
     command = [*TIPBENCH, "serve", "--only", "tips", "--port", "0"]
-    with _server(command, clean_env(work / "home")) as server:
+    with _server(command, {**clean_env(work / "home", modules=ROOT / "tests"), **(said or {})}) as server:
         yield server
 
 

@@ -99,6 +99,11 @@ def run(
         rubric_id="tip-v1",
         rubric_hash=content_hash(RUBRIC_TEXT),
         host="h",
+        host_kind="ollama",
+        host_version="0.9",
+        machine="",
+        hardware="",
+        vram_share=None,
         how=how,  # type: ignore[arg-type]
         cut=None,
         error=None,

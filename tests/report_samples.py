@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tipbench.compare.leaderboard import rank
-from tipbench.compare.report import Facts, Report, Shown
+from tipbench.compare.report import Facts, HostFacts, Report, Shown, Speed
 from tipbench.compare.scores import Combination
 from tipbench.compare.wording import sentences
 
@@ -54,6 +54,27 @@ def sample_report(
         for at, prompt in enumerate(prompts)
     }
     return _report(facts, scenarios, **changes)
+
+
+def report_of_hosts() -> Report:
+    """Rows of two hosts, one with a very long name, and a model that both made."""
+    report = sample_report()
+    short, long = "gpu-1:11434", f"{'worker-' * 12}a.example:11434"
+    made = {
+        "gemma3:1b": (short,),
+        "llama3.2:3b": (long,),
+        "qwen2.5:0.5b": (short, long),
+        "smollm2:135m": (long,),
+    }
+    facts = {name: _on(one, made[name.model]) for name, one in report.facts.items()}
+    hosts = tuple(HostFacts(name=name, n_cells=8) for name in (short, long))
+    return replace(report, facts=facts, hosts=hosts)
+
+
+def _on(facts: Facts, hosts: Sequence[str]) -> Facts:
+    speed = Speed(n_cells=8, tokens_per_s=facts.tokens_per_s, latency_ms=facts.latency_ms)
+    known = facts if len(hosts) == 1 else replace(facts, tokens_per_s=None, latency_ms=None)
+    return replace(known, by_host=dict.fromkeys(hosts, speed))
 
 
 def nasty_report() -> Report:

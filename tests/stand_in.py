@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -66,6 +67,8 @@ class StandIn:
     most_resident: int = 0
     url: str = ""
     keep: bool = True
+    vram_share: float = 0.0
+    logins: list[str] = field(default_factory=list)
 
     @property
     def switches(self) -> int:
@@ -98,6 +101,9 @@ class _Connection:
             while True:
                 head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 method, path, _ = head.split(" ", 2)
+                asked_by = re.search(r"^authorization: (.*)\r$", head, re.IGNORECASE | re.MULTILINE)
+                if self.host.keep:
+                    self.host.logins.append(asked_by[1] if asked_by else "")
                 length = next(
                     (
                         int(line[15:])
@@ -191,7 +197,7 @@ class _Connection:
                 "name": m.name,
                 "model": m.name,
                 "size": m.size,
-                "size_vram": 0,
+                "size_vram": round(m.size * self.host.vram_share),
                 **({"digest": m.digest} if self.host.gives_digests else {}),
             }
             for m in found

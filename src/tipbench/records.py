@@ -44,7 +44,7 @@ class Resident:
     name: str
     digest: str
     size_bytes: int
-    vram_bytes: int
+    vram_bytes: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,18 +148,25 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """Where a cell was generated: which engine, at which address, in which version."""
+    """Where a cell was generated: which engine, at which address, in which version.
+
+    `machine` and `hardware` are known only of an engine on the machine that the cell was asked for from: an
+    address such as `localhost` names another machine everywhere, any other address says itself which it is.
+    """
 
     kind: EngineKind
     url: str
     version: str
+    machine: str = ""
+    hardware: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
     """All there is to know of one cell once the engine is done with it; `error` is None for a success.
 
-    `memory_bytes` is the most that the host was seen to hold for the model so far.
+    `memory_bytes` is the most that the host was seen to hold for the model so far, `vram_share` how much of
+    the model was in the memory of its graphics cards.
     """
 
     cell: Cell
@@ -175,6 +182,7 @@ class CellResult:
     candidates: tuple[Candidate, ...] = ()
     diversity: float | None = None
     memory_bytes: int | None = None
+    vram_share: float | None = None
     error: str | None = None
 
     @property
@@ -220,7 +228,10 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One cell as the ledger holds it, without its long texts (see `RunTexts`)."""
+    """One cell as the ledger holds it, without its long texts (see `RunTexts`).
+
+    `host` is the address of its engine. What was not recorded of where it ran is empty, or None.
+    """
 
     run_id: str
     experiment: str
@@ -239,6 +250,11 @@ class Run:
     rubric_id: str
     rubric_hash: str
     host: str
+    host_kind: str
+    host_version: str
+    machine: str
+    hardware: str
+    vram_share: float | None
     how: How
     cut: Cut | None
     error: str | None

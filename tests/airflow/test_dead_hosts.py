@@ -32,7 +32,8 @@ def run(airflow: AirflowHome, tiny_hosts: tuple[str, str], dead: str) -> DagRun:
     """The first of three hosts is dead, and the third has no model; pools are there for the living ones."""
     add_policy(airflow)
     add_pools(airflow, "tipbench", *map(pool, tiny_hosts))
-    return airflow.test({**SMALL, "hosts": [dead, *tiny_hosts]})
+    login = {f"AIRFLOW_CONN_{pool(tiny_hosts[0]).upper()}": tiny_hosts[0].replace("://", "://ann:hush-hush@")}
+    return airflow.test({**SMALL, "hosts": [dead, *tiny_hosts]}, **login)
 
 
 def test_its_model_is_handed_to_a_living_host(run: DagRun, dead: str, tiny_hosts: tuple[str, str]) -> None:
@@ -52,6 +53,13 @@ def test_no_cell_is_lost_or_there_twice(run: DagRun, airflow: AirflowHome) -> No
     runs = list(open_ledger("", home=Path(airflow.env["TIPBENCH_HOME"])).runs("handed"))
     assert sorted(run.model for run in runs) == MODELS
     assert {run.status for run in runs} == {"done"}
+
+
+def test_a_login_is_shown_nowhere(run: DagRun, airflow: AirflowHome, tiny_hosts: tuple[str, str]) -> None:
+    """The password in a host's connection is in no log, no XCom and no cell."""
+    runs = open_ledger("", home=Path(airflow.env["TIPBENCH_HOME"])).runs("handed")
+    assert {one.host for one in runs} == {tiny_hosts[0]}
+    assert "hush" not in run.log + repr(run.xcoms)
 
 
 def test_the_policy_gives_each_index_its_hosts_pool(run: DagRun, tiny_hosts: tuple[str, str]) -> None:

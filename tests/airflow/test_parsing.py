@@ -35,6 +35,10 @@ told = {
     "params": list(dag.params),
     "paused": dag.is_paused_upon_creation,
     "schedule": str(dag.schedule),
+    "logins": [
+        bench_collect.with_login(url)
+        for url in ("http://gpu:8000", "http://bob:own@gpu:8000", "https://other")
+    ],
 }
 print(json.dumps(told))
 """
@@ -44,7 +48,7 @@ print(json.dumps(told))
 def parsed(airflow_made: AirflowHome) -> dict[str, Any]:
     read = subprocess.run(
         [AIRFLOW_BIN / "python", "-c", READ, ROOT / "dags"],
-        env=airflow_made.env,
+        env={**airflow_made.env, "AIRFLOW_CONN_OLLAMA-GPU-8000": "http://ann:p%40ss%2F@gpu:8000"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -90,3 +94,12 @@ def test_it_waits_for_nobody_to_trigger_it(parsed: dict[str, Any]) -> None:
 def test_one_task_is_last(parsed: dict[str, Any]) -> None:
     """A run is what its last tasks are: `compare` alone."""
     assert [name for name, (_, _, after) in parsed["tasks"].items() if not after] == ["compare"]
+
+
+def test_a_host_gets_the_login_of_its_connection(parsed: dict[str, Any]) -> None:
+    """The connection has the id of the host's pool; a login in the address itself comes first."""
+    assert parsed["logins"] == [
+        "http://ann:p%40ss%2F@gpu:8000",
+        "http://bob:own@gpu:8000",
+        "https://other",
+    ]

@@ -7,7 +7,6 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import numpy as np
 import pytest
 
 from tip_service import CANDIDATES, ONLY_TIPS, SCORED, SEED, TipService, serving
@@ -91,7 +90,7 @@ def test_chance_is_replayed_from_the_seed(service: TipService, route: str) -> No
     service.reward(service.score(route, user, request_id="first"))
     said = [service.score(route, user, request_id=f"q{number}").json() for number in range(60)]
     for number, one in enumerate(said):
-        shares = np.array(list(one["propensities"].values()))
+        shares = list(one["propensities"].values())
         place = draws.pick_one(shares, draws.uniform(seed, f"q{number}"))
         assert one["tip_id"] == list(one["propensities"])[place]
         assert one["explored"] == (one["scores"][one["tip_id"]] < max(one["scores"].values()))

@@ -41,7 +41,7 @@ def test_a_decision_has_one_id() -> None:
 def test_one_and_many_pick_alike(chances: list[float], u: float) -> None:
     """The quick way for one decision and the way for many pick the same candidate, which has a chance."""
     propensities = np.array(chances) / sum(chances)
-    chosen = draws.pick_one(propensities, u)
+    chosen = draws.pick_one(propensities.tolist(), u)
     assert chosen == int(draws.pick(propensities, u)) == int(draws.pick(propensities[None], np.array([u]))[0])
     assert propensities[chosen] > 0.0
 

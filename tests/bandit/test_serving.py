@@ -417,9 +417,11 @@ def test_a_shadows_note_is_logged_and_counted(books: Books) -> None:
     """Its signal, whether it agreed, what was dropped, and what it learned where it may learn."""
     tips = make_tips(books)
     signal = "shadow:egreedy-v2-shadow"
+    lesson = decided(tips, score("anna")).decision_id
     done = tips.run(
         [
-            Note(signal, "d1", "anna", "egreedy-v2-shadow", b"body", agreed=True, memory=b"learned"),
+            Note(signal, "d1", "anna", "egreedy-v2-shadow", b"body", agreed=True),
+            Note(signal, "", "anna", "egreedy-v2-shadow", memory=b"learned", lesson=lesson),
             Note(signal, "d2", "anna", "egreedy-v2-shadow", b"body"),
             Note(signal, "", "", "", dropped=3),
             Choose("active", "hybrid"),
@@ -427,7 +429,7 @@ def test_a_shadows_note_is_logged_and_counted(books: Books) -> None:
     )
     assert all(isinstance(answer, Done) for answer in done)
     with books.reading() as reading:
-        assert [(e.signal, e.decision_id) for e in reading.entries(after=0, limit=9)] == [
+        assert [(e.signal, e.decision_id) for e in reading.entries(after=1, limit=9)] == [
             (signal, "d1"),
             (signal, "d2"),
         ]
@@ -435,6 +437,22 @@ def test_a_shadows_note_is_logged_and_counted(books: Books) -> None:
         key = ("anna", "egreedy-v2-shadow")
         assert reading.memories([key]) == {key: b"learned"}
         assert reading.choices()["active"] == "hybrid"
+
+
+@pytest.mark.parametrize("who", ["anna", None])
+def test_what_a_shadow_learned_before_a_reset_is_not_kept(books: Books, who: str | None) -> None:
+    """A lesson that waited while its user, or everybody, was reset leaves nothing; one from after it does."""
+    tips, name = make_tips(books), "egreedy-v2-shadow"
+    before = decided(tips, score("anna", "q1")).decision_id
+    late = [Note("s", "", user, name, memory=b"old", lesson=before) for user in ("anna", POOLED)]
+    tips.run([Reset(who), *late])
+    pooled = {} if who is None else {(POOLED, name): b"old"}
+    with books.reading() as reading:
+        assert reading.memories([("anna", name), (POOLED, name)]) == pooled
+    after = decided(tips, score("anna", "q2")).decision_id
+    tips.run([Note("s", "", "anna", name, memory=b"new", lesson=after)])
+    with books.reading() as reading:
+        assert reading.memories([("anna", name)]) == {("anna", name): b"new"}
 
 
 class Broken:

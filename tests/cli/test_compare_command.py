@@ -101,10 +101,11 @@ def test_json_has_the_names_of_rank(run: Run) -> None:
         "notes",
         "exploration",
         "baseline",
+        "hosts",
     }
     assert set(told) == board | beside
     rows = {field.name for field in fields(LeaderboardRow)}
-    facts = {field.name for field in fields(Facts)} - {"candidates"}
+    facts = {field.name for field in fields(Facts)} - {"candidates", "by_host"}
     assert all(set(row) == rows | facts for row in told["rows"])
     assert rows == {*ROW_NAMES, "n_unjudged"}
     assert board >= {"rows", "winner", "recommended", "detectable", "scenarios_needed"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from browser import chromium
-from report_samples import nasty_report, sample_report
+from report_samples import nasty_report, report_of_hosts, sample_report
 from tipbench.compare.baseline import compare_to_baseline
 from tipbench.compare.html import report_html
 from tipbench.compare.report import Exploration
@@ -111,7 +111,7 @@ def test_the_answer_is_seen_at_once(page_of: Opened) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("make", [everything, nasty_report])
+@pytest.mark.parametrize("make", [everything, nasty_report, report_of_hosts])
 def test_nothing_is_wider_than_the_page(
     page_of: Opened, make: Callable[[], Report], width: int, scheme: Scheme
 ) -> None:
@@ -137,6 +137,17 @@ def test_tables_on_a_phone_do_not_break_numbers(page_of: Opened) -> None:
     heights = page.evaluate("[...document.querySelectorAll('.plain tr')].map((row) => row.offsetHeight)")
     assert len(heights) == 2 * 13
     assert max(heights) < 70
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_host_has_its_picture_and_each_row_its_host(page_of: Opened, scheme: Scheme) -> None:
+    """One chart under each host's name, told apart by those who listen too; small words are readable."""
+    page = page_of(report_of_hosts(), scheme=scheme)
+    pictures = page.get_by_role("img", name="Mean score against latency on")
+    assert pictures.count() == page.locator("#speed h3").count() == 2
+    assert page.get_by_role("img", name="Mean score against latency on gpu-1:11434").count() == 1
+    assert page.locator("table.board small.on").all_inner_texts().count("mixed hosts") == 3
+    assert [one for one in page.evaluate(CONTRASTS) if one[0] < 4.5] == []
 
 
 def test_dark_is_dark(page_of: Opened) -> None:

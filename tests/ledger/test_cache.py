@@ -80,6 +80,20 @@ def test_a_snapshot_of_another_shape_is_a_miss(tmp_path: Path, runs: list[Run], 
     assert cache.runs("uri", "1", "r1") is None
 
 
+def test_a_snapshot_without_the_machines_is_a_miss(tmp_path: Path, runs: list[Run]) -> None:
+    """The engine's kind was recorded long before it was kept here: without it, hosts would be guessed at."""
+    cache = Cache(tmp_path / "c.db")
+    cache.keep("uri", "1", "r1", runs)
+    with closing(sqlite3.connect(tmp_path / "c.db")) as db:
+        (text,) = db.execute("SELECT runs FROM snapshot_1").fetchone()
+        old = json.loads(text)
+        for run in old:
+            del run["host_kind"]
+        db.execute("UPDATE snapshot_1 SET runs = ?", (json.dumps(old),))
+        db.commit()
+    assert cache.runs("uri", "1", "r1") is None
+
+
 def test_batches_are_kept_beside_the_runs(tmp_path: Path, runs: list[Run]) -> None:
     """Each under a revision of its own; an empty revision keeps nothing."""
     batch = sample_batch("e")

@@ -12,7 +12,7 @@ import pytest
 
 from ledger_samples import TIPS, sample_pin, sample_result
 from tipbench.errors import LedgerUnreachable, NotFound, PinConflict
-from tipbench.records import Candidate
+from tipbench.records import Candidate, Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,6 +93,31 @@ def test_a_success_is_recorded_with_all_that_is_known(place: Place, experiment: 
     assert (run.experiment, run.started_ms) == (experiment, result.started_ms)
     assert run.metrics == result.metrics
     assert run.candidates == result.candidates
+
+
+def test_a_run_says_where_it_was_made(place: Place, experiment: str) -> None:
+    """The engine with its version, the machine, its hardware and the share in VRAM; unknown is empty."""
+    host = Host(kind="embedded", url="http://127.0.0.1:4", version="7", machine="böx", hardware="A CPU ☕")
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [replace(sample_result(1), host=host, vram_share=1 / 3), sample_result(2)])
+    made, old = place.open().runs(experiment)
+    assert (made.host, made.host_kind, made.host_version) == ("http://127.0.0.1:4", "embedded", "7")
+    assert (made.machine, made.hardware, made.vram_share) == ("böx", "A CPU ☕", 0.3333)
+    assert (old.host_kind, old.machine, old.hardware, old.vram_share) == ("ollama", "", "", None)
+
+
+def test_a_cell_that_another_host_made_says_nothing_of_the_first(place: Place, experiment: str) -> None:
+    """A host dies on a cell and another makes it: only the second is told, also where less is known of it."""
+    first = Host(kind="ollama", url="http://localhost:1", version="1", machine="one", hardware="much")
+    second = Host(kind="ollama", url="http://two:1", version="2")
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [replace(sample_result(error="gone"), host=first, vram_share=0.5)])
+    place.open().record(experiment, [replace(sample_result(), host=second)])
+    (run,) = place.open().runs(experiment)
+    assert (run.host, run.host_version, run.machine, run.hardware) == ("http://two:1", "2", "", "")
+    assert run.vram_share is None
 
 
 def test_a_failure_is_recorded_with_its_reason(ledger: AnyLedger, experiment: str) -> None:

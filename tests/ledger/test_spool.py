@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -208,6 +210,23 @@ def test_a_flipped_bit_is_noticed(spool: Spool) -> None:
     spool.path.write_bytes(data.replace(b"quick brown", b"quick brawn"))
     with Spool(spool.path) as again, pytest.raises(SpoolUnusable, match="checksum"):
         again.take("", "e", limit=1)
+
+
+def test_a_result_from_before_machines_were_recorded_is_read(spool: Spool) -> None:
+    """What an older tipbench left in the spool lacks the newer fields, and is recorded without them."""
+    result = sample_result()
+    spool.put("", "e", PIN, result)
+    spool.close()
+    with closing(sqlite3.connect(spool.path)) as db:
+        (text,) = db.execute("SELECT result FROM pending").fetchone()
+        old = json.loads(text)
+        del old["vram_share"], old["host"]["machine"], old["host"]["hardware"]
+        text = json.dumps(old)
+        db.execute("UPDATE pending SET result = ?, crc = ?", (text, zlib.crc32(text.encode())))
+        db.commit()
+    with Spool(spool.path) as again:
+        (entry,) = again.take("", "e", limit=1)
+    assert entry.result == result
 
 
 def test_another_programs_database_is_refused(tmp_path: Path) -> None:

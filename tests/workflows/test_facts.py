@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from compared_worlds import AHEAD, BIG, CLOSE, SMALL, cut_off, flat, judged, report, world
 from tipbench.compare.scores import Combination
 from tipbench.suite import load_suite
-from tipbench.workflows.facts import bounds_of, combinations, costs
+from tipbench.workflows.facts import bounds_of, combinations
 from tipbench.workflows.judged import read_judged
+from tipbench.workflows.places import costs
 from verdict_planting import ANNA, BEN, by_scenario, judge
 
 if TYPE_CHECKING:

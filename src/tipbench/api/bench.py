@@ -107,6 +107,11 @@ class RunSummary(BaseModel):
     suite_id: str
     rubric_id: str
     host: str
+    host_kind: str
+    host_version: str
+    machine: str = Field(description="empty for a host whose address says which machine it is")
+    hardware: str = Field(description="of the machine, where it is known")
+    vram_share: float | None = Field(description="how much of the model was in the memory of graphics cards")
     how: str
     cut: str | None
     error: str | None

@@ -9,7 +9,7 @@ import msgspec
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tip that may be shown. `text` is made into features here; `features` are used as they are."""
 
     id: Id
@@ -18,7 +18,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     features: Annotated[list[float], msgspec.Meta(max_length=64)] | None = None
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When and where. Whatever is left out is marked in the decision and never fails it."""
 
     hour: Annotated[float, msgspec.Meta(ge=0, le=24)] | None = None
@@ -32,7 +32,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str | None = None
 
 
-class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One decision to be made."""
 
     user_id: Id
@@ -42,7 +42,7 @@ class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_features: dict[str, float | dict[str, float | None] | None] | None = None
 
 
-class RecommendRequest(msgspec.Struct, frozen=True, kw_only=True):
+class RecommendRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tip for a user, now. Without candidates, one of those that what was shipped has written."""
 
     user_id: Id
@@ -52,7 +52,7 @@ class RecommendRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_features: dict[str, float | dict[str, float | None] | None] | None = None
 
 
-class RewardRequest(msgspec.Struct, frozen=True, kw_only=True):
+class RewardRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came of a decision. `reward` overrides what the event stands for."""
 
     decision_id: Id
@@ -62,7 +62,7 @@ class RewardRequest(msgspec.Struct, frozen=True, kw_only=True):
     dwell_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
-class ScoreReply(msgspec.Struct, frozen=True, kw_only=True):
+class ScoreReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which tip, and why. `scores` and `propensities` are by the id of the candidate."""
 
     decision_id: str
@@ -76,7 +76,7 @@ class ScoreReply(msgspec.Struct, frozen=True, kw_only=True):
     absent: list[str]
 
 
-class Tip(msgspec.Struct, frozen=True, kw_only=True):
+class Tip(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The tip to show. A candidate that came with features has no text."""
 
     id: str
@@ -84,14 +84,14 @@ class Tip(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None
 
 
-class RecommendReply(ScoreReply, frozen=True, kw_only=True):
+class RecommendReply(ScoreReply, frozen=True, kw_only=True, gc=False):
     """As for a score, with the tip itself and where it is from: `given`, `fresh` or `judged`."""
 
     tip: Tip
     source: str
 
 
-class RewardReply(msgspec.Struct, frozen=True, kw_only=True):
+class RewardReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was done with it. When it taught nothing, `reason` says why."""
 
     decision_id: str

@@ -44,7 +44,8 @@ class Reset(NamedTuple):
 class Note(NamedTuple):
     """What a shadow did: `body` goes into the log under `signal`. Without a decision it was dropped.
 
-    `memory` is what the shadow has learned (an encoded ridge, under `policy`), where it may learn at all.
+    `memory` is what the shadow has learned (an encoded ridge, under `policy`), where it may learn at all, and
+    `lesson` the decision it learned it from: after a reset of its user nothing of it is kept.
     """
 
     signal: str
@@ -55,6 +56,7 @@ class Note(NamedTuple):
     agreed: bool = False
     dropped: int = 0
     memory: bytes | None = None
+    lesson: str = ""
 
 
 class Choose(NamedTuple):

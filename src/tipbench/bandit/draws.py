@@ -32,9 +32,9 @@ def decision_id(seed: bytes, *, policy: str, user_id: str, request_id: str) -> s
     return blake2b(said, key=seed[:64], person=b"decision", digest_size=16).hexdigest()
 
 
-def pick_one(propensities: Array, u: float) -> int:
+def pick_one(propensities: list[float], u: float) -> int:
     """As `pick`, for one decision and in a third of its time."""
-    ends = list(accumulate(propensities.tolist()))
+    ends = list(accumulate(propensities))
     return min(bisect_right(ends, u * ends[-1]), len(ends) - 1)
 
 

@@ -147,6 +147,10 @@ class Work:
             known = self._decisions[decision_id] = recalled(self._past[decision_id])
         return known
 
+    def floor_of(self, user: str) -> int:
+        """The last reset of the user, or of everybody: nothing up to it teaches that user's memories."""
+        return max(self.profile(user).floor, self.floor)
+
     def told(self, decision: Decision, reward_id: str) -> bool:
         return (decision.seq, reward_id) in self._repeats
 

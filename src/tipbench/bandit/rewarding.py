@@ -82,9 +82,9 @@ def _reward(request: RewardRequest) -> float | None:
 def _told(
     request: RewardRequest, reward: float | None, decision: Decision, work: Work, line_up: LineUp
 ) -> RewardReply | Due:
-    profile = work.profile(decision.user_id)
-    if decision.seq <= max(profile.floor, work.floor):
+    if decision.seq <= work.floor_of(decision.user_id):
         return _kept_only(request, reward, decision, work, "the user was reset after this decision")
+    profile = work.profile(decision.user_id)
     if reward is None:
         work.keep_profile(decision.user_id, profile.dwelt(decision.kind, request.dwell_s or 0.0))
         return _kept_only(

@@ -187,10 +187,13 @@ class _Batch:
         rewards = [one for one in ready if isinstance(one, Reward)]
         # An id that was drawn just now is nobody's yet.
         self._work.look_up_replies([one.decision_id for one in questions if one.request.request_id])
-        self._work.look_up_past(one.request.decision_id for one in rewards)
+        lessons = [one for one in ready if isinstance(one, Note) and one.memory is not None]
+        self._work.look_up_past(
+            [*(one.request.decision_id for one in rewards), *(one.lesson for one in lessons)]
+        )
         wanted = [(one.request.user_id, one.served) for one in questions] + self._look_up_told(rewards)
         keys = (key for user, served in wanted for key in served.keys(user))
-        self._work.look_up_users((user for user, _ in wanted), keys)
+        self._work.look_up_users((*(user for user, _ in wanted), *(one.user_id for one in lessons)), keys)
         for place, one in enumerate(ready):
             self._work_on(place, one)
         self._catch_up()
@@ -282,9 +285,14 @@ class _Batch:
             self._work.count_shadow(ShadowTotal(ready.signal, 1, int(ready.agreed), 0))
         if ready.dropped:
             self._work.count_shadow(ShadowTotal(ready.signal, 0, 0, ready.dropped))
-        if ready.memory is not None:
+        if ready.memory is not None and self._holds(ready):
             self._work.keep_encoded((ready.user_id, ready.policy), ready.memory)
         return Done(seq=self._work.seq)
+
+    def _holds(self, note: Note) -> bool:
+        """Whether it was learned from a decision after the last reset; what all share stands a user's."""
+        decision = self._work.decision(note.lesson)
+        return decision is not None and decision.seq > self._work.floor_of(note.user_id)
 
     def _log(self, signal: str, decision_id: str, user_id: str, policy: str, body: bytes) -> None:
         work = self._work

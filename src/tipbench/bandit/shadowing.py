@@ -116,7 +116,7 @@ def unpacked(entry: Entry) -> dict[str, Any]:
 def _memories(signal: str, lesson: ShadowLesson) -> Iterator[Note]:
     for user, body in ((lesson.user_id, lesson.own), (POOLED, lesson.pooled)):
         if body is not None:
-            yield Note(signal, "", user, lesson.name, memory=body)
+            yield Note(signal, "", user, lesson.name, memory=body, lesson=lesson.decision_id)
 
 
 def _nothing() -> None:

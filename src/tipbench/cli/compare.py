@@ -68,7 +68,11 @@ def compare_command(
     ] = 0.5,
     max_latency_ms: Annotated[
         float | None,
-        typer.Option("--max-latency-ms", min=0, help="leave out combinations whose median latency is higher"),
+        typer.Option(
+            "--max-latency-ms",
+            min=0,
+            help="leave out combinations whose median latency is higher on every host that made them",
+        ),
     ] = None,
     weights: Annotated[
         str | None,

@@ -68,8 +68,9 @@ def _list_runs(found: list[Run], *, as_json: bool) -> None:
         print_json([asdict(run) for run in found])
         return
     from tipbench.judge.scoring import labels
+    from tipbench.workflows.places import by_place, place_of
 
-    names = labels(found)
+    names, several = labels(found), len(by_place(found)) > 1
     rows = [
         (
             run.run_id[:8],
@@ -77,10 +78,12 @@ def _list_runs(found: list[Run], *, as_json: bool) -> None:
             run.scenario_id,
             *(("failed", run.error or "") if run.status == "failed" else _reading(run)),
             f"{run.metrics['tokens_per_s']:.0f}" if "tokens_per_s" in run.metrics else "",
+            *([place_of(run)] if several else []),
         )
         for run in found
     ]
-    print_rows(("run", "model", "prompt", "scenario", "tips", "read", "tok/s"), rows, right=("tok/s",))
+    titles = ("run", "model", "prompt", "scenario", "tips", "read", "tok/s", *(["host"] if several else []))
+    print_rows(titles, rows, right=("tok/s",))
 
 
 def _reading(run: Run) -> tuple[str, str]:
@@ -119,6 +122,10 @@ def _print_run(run: Run, texts: RunTexts) -> None:
         "model digest": run.digest,
         "suite, rubric": f"{run.suite_id}, {run.rubric_id} ({run.rubric_hash[:12]})",
         "host": run.host,
+        "engine": f"{run.host_kind} {run.host_version}".strip() or "not recorded",
+        "machine": run.machine or "not recorded",
+        "hardware": run.hardware or "not recorded",
+        "in VRAM": "not recorded" if run.vram_share is None else f"{100 * run.vram_share:.0f} %",
         "read": run.how,
         "cut": run.cut or "no",
         "error": run.error or "none",

@@ -154,9 +154,17 @@ def front_of(points: Sequence[Point]) -> list[Point]:
 
 
 def front_chart(
-    points: Sequence[Point], *, title: str, described: str, x_text: Callable[[float], str] = short
+    points: Sequence[Point],
+    *,
+    title: str,
+    described: str,
+    x_text: Callable[[float], str] = short,
+    number: int = 1,
 ) -> str:
-    """Quality upwards, time to the right; the front is joined and labelled, areas go by the points' sizes."""
+    """Quality upwards, time to the right; the front is joined and labelled, areas go by the points' sizes.
+
+    Of several on a page each has a `number` of its own.
+    """
     across, up = time_axis(point.x for point in points), axis_for(point.y for point in points)
     place = _Place(across=across, up=up)
     front = front_of(points)
@@ -168,8 +176,9 @@ def front_chart(
         *(_bubble(place, point, largest=_largest(points), front=True) for point in front),
         *_labels(place, front),
     ]
-    heading = f'<title id="front-title">{_safe(title)}</title><desc id="front-desc">{_safe(described)}</desc>'
-    attributes = f'class="front" height="{_HEIGHT}" role="img" aria-labelledby="front-title front-desc"'
+    ids = ["front-title", "front-desc"] if number == 1 else [f"front-title-{number}", f"front-desc-{number}"]
+    heading = f'<title id="{ids[0]}">{_safe(title)}</title><desc id="{ids[1]}">{_safe(described)}</desc>'
+    attributes = f'class="front" height="{_HEIGHT}" role="img" aria-labelledby="{" ".join(ids)}"'
     return f"<svg {attributes}>{heading}{''.join(parts)}</svg>"
 
 

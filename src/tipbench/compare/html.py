@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.compare import figures
 from tipbench.compare.html_candidates import candidate_groups
-from tipbench.compare.html_charts import forest, front, heat_map, scenario_dots
+from tipbench.compare.html_charts import forest, fronts, heat_map, scenario_dots
 from tipbench.compare.html_leaderboard import columns, leaderboard, picked
 from tipbench.compare.table import first_rows, interval_title, ranks
 
@@ -46,7 +46,7 @@ def report_html(report: Report) -> str:
         forest=forest(report),
         heat=heat_map(report),
         dots=scenario_dots(report),
-        front=front(report),
+        fronts=fronts(report),
         inflated=_inflated(report),
         explored=report.exploration and _explored(report, report.exploration),
         baseline=report.baseline and _baseline(report, report.baseline),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from tipbench.compare import charts, figures
-from tipbench.compare.report import Facts
+from tipbench.compare.report import Facts, Speed
 from tipbench.compare.table import first_rows, ranks
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tipbench.compare.report import Report
 
 HEAT_STEPS = 7
+NO_SPEED = Speed(n_cells=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,54 +228,76 @@ def _dots_row(
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """The chart, the combinations on the front from fastest to best, and those that it cannot place."""
+    """The chart of one host, and the combinations on its front from fastest to best.
+
+    Without a `host` there is only one, and nothing to say of it.
+    """
 
     svg: Markup
     on_front: tuple[tuple[str, str, str, str], ...]
+    host: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fronts:
+    """A chart for each host, and the combinations that none of them can place."""
+
+    charts: tuple[Front, ...]
     left_out: tuple[str, ...]
 
 
-def front(report: Report) -> Front | None:
-    """Quality against latency; None where no judged row has a latency."""
+def fronts(report: Report) -> Fronts | None:
+    """Quality against latency, never of two hosts in one chart; None where no judged row has a latency."""
     marks = _marks(report)
-    points, left_out = [], []
-    for row in report.board.rows:
-        point = _point(report, row, marks[row.combination])
-        if point:
-            points.append(point)
-        else:
-            left_out.append(str(row.combination))
-    if not points:
+    names = [host.name for host in report.hosts] if report.on_several_hosts else [""]
+    found = {
+        host: [(row, point) for row in report.board.rows if (point := _point(report, row, marks, host))]
+        for host in names
+    }
+    placed = {row.combination for some in found.values() for row, _ in some}
+    drawn = [(host, [point for _, point in some]) for host, some in found.items() if some]
+    if not drawn:
         return None
+    left_out = [str(row.combination) for row in report.board.rows if row.combination not in placed]
+    charted = [_front(report, points, host, at) for at, (host, points) in enumerate(drawn, start=1)]
+    return Fronts(charts=tuple(charted), left_out=tuple(left_out))
+
+
+def _front(report: Report, points: Sequence[charts.Point], host: str, number: int) -> Front:
     digits, best = figures.decimals(report.board), charts.front_of(points)
     described = (
         f"{figures.count(len(points), 'combination')}; on the front, from the fastest: "
         f"{'; '.join(point.told for point in best)}"
     )
+    title = f"Mean score against latency{f' on {host}' if host else ''}"
     svg = charts.front_chart(
-        points, title="Mean score against latency", described=described, x_text=_time_text(points)
+        points, title=title, described=described, x_text=_time_text(points), number=number
     )
     listed = tuple(
         (charts.letter(at), one.name, figures.number(one.y, digits), figures.duration(one.x))
         for at, one in enumerate(best)
     )
-    return Front(svg=_markup(svg), on_front=listed, left_out=tuple(left_out))
+    return Front(svg=_markup(svg), on_front=listed, host=host)
 
 
-def _point(report: Report, row: LeaderboardRow, mark: Mark) -> charts.Point | None:
+def _point(
+    report: Report, row: LeaderboardRow, marks: dict[tuple[str, str], Mark], host: str
+) -> charts.Point | None:
+    """Where a row lies by what it took on that host; its score is the same on all of them."""
     facts = _facts(report, row)
-    if row.mean is None or facts.latency_ms is None:
+    latency_ms = facts.by_host.get(host, NO_SPEED).latency_ms if host else facts.latency_ms
+    if row.mean is None or latency_ms is None:
         return None
     digits = figures.decimals(report.board)
     size = f", {figures.parameters(facts.parameters)} parameters" if facts.parameters else ""
-    words = f"{figures.number(row.mean, digits)} points in {figures.duration(facts.latency_ms)}{size}"
+    words = f"{figures.number(row.mean, digits)} points in {figures.duration(latency_ms)}{size}"
     return charts.Point(
         name=str(row.combination),
         told=f"{row.combination}: {words}",
-        x=facts.latency_ms,
+        x=latency_ms,
         y=row.mean,
         size=facts.parameters,
-        mark=mark,
+        mark=marks[row.combination],
     )
 
 

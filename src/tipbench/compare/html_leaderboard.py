@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _BECAUSE = {
     "winner": "Winner",
     "cheapest": "Cheapest of those tied for first",
+    "smallest": "Among the smallest of those tied for first",
     "highest mean": "Highest mean",
 }
 _MAJOR = ("mean", "expect", "behind", "P(best)")
@@ -45,7 +46,10 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A row by its name; `anchor` leads to its candidates, and is empty where there are none."""
+    """A row by its name; `anchor` leads to its candidates, and is empty where there are none.
+
+    `host` is empty where all rows have the same.
+    """
 
     rank: str
     model: str
@@ -54,6 +58,7 @@ class Standing:
     tags: tuple[str, ...]
     anchor: str
     cells: tuple[Cell, ...]
+    host: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,7 @@ def leaderboard(report: Report) -> list[Standing]:
             tags=_tags(report, row),
             anchor=f"c{at + 1}" if _facts(report, row).candidates else "",
             cells=tuple(column.cells[at] for column in shown),
+            host=host_of(report, row),
         )
         for at, row in enumerate(board.rows)
     ]
@@ -103,11 +109,17 @@ def picked(report: Report) -> Picked | None:
         "expect": figures.number(row.estimate, digits),
         "P(best)": figures.share(row.p_best),
         "latency": figures.duration(facts.latency_ms),
+        "host": host_of(report, row) or UNKNOWN,
         "size": figures.parameters(facts.parameters),
     }
     known = tuple((name, text) for name, text in numbers.items() if text != UNKNOWN)
     why = _BECAUSE.get(board.recommended_because or "", "Recommended")
     return Picked(why=why, model=row.model, prompt=row.prompt, numbers=known)
+
+
+def host_of(report: Report, row: LeaderboardRow) -> str:
+    """The row's host; empty where there is but one, since that says nothing of a row."""
+    return (_facts(report, row).host or "") if report.on_several_hosts else ""
 
 
 def _tags(report: Report, row: LeaderboardRow) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from tipbench.compare.statistics import Summary
 
-Because = Literal["winner", "cheapest", "highest mean"]
+    _Key = tuple[tuple[bool, float], ...]
+
+Because = Literal["winner", "cheapest", "smallest", "highest mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,7 @@ def rank(
     alpha: float = 0.05,
     rng: np.random.Generator | None = None,
     cost: Mapping[tuple[str, str], Sequence[float | None]] | None = None,
+    host: Mapping[tuple[str, str], str] | None = None,
 ) -> Leaderboard:
     """The leaderboard of rows `(model, prompt, scenario, value)`; a value of None is unjudged.
 
@@ -97,15 +100,22 @@ def rank(
         raise BadInput(f"alpha is {alpha}; give a number between 0 and 1, such as 0.05")
     scores = gather(rows)
     board = _board(scores, _judged_rows(scores, alpha=alpha, rng=rng), alpha=alpha)
-    return recommend(board, cost or {})
+    return recommend(board, cost or {}, host=host)
 
 
-def recommend(board: Leaderboard, cost: Mapping[tuple[str, str], Sequence[float | None]]) -> Leaderboard:
+def recommend(
+    board: Leaderboard,
+    cost: Mapping[tuple[str, str], Sequence[float | None]],
+    *,
+    host: Mapping[tuple[str, str], str] | None = None,
+) -> Leaderboard:
     """The board with the combination to ship: its winner, or the cheapest of those tied for first.
 
     `cost` gives for (model, prompt) numbers to compare in turn, such as parameters and then latency; less is
-    better, and None is worse than any number. A row that shares fewer than two scenarios with the first is
-    tied for want of data and not recommended. Without costs the first row is.
+    better, and None is worse than any number. With `host`, all but the first are compared only within a
+    host; where that leaves several, the one that ranks highest is the `smallest`, not the cheapest. A row
+    that shares fewer than two scenarios with the first is tied for want of data and not recommended. Without
+    costs the first row is.
     """
     if board.winner:
         return replace(board, recommended=board.winner, recommended_because="winner")
@@ -116,11 +126,26 @@ def recommend(board: Leaderboard, cost: Mapping[tuple[str, str], Sequence[float 
     candidates = [row.combination for row in [ranked[0], *tied]]
     if not any(one in cost for one in candidates):
         return replace(board, recommended=candidates[0], recommended_because="highest mean")
-    cheapest = min(candidates, key=lambda one: _cost_key(cost.get(one, ())))
-    return replace(board, recommended=cheapest, recommended_because="cheapest")
+    cheapest = _cheapest(candidates, {one: _cost_key(cost.get(one, ())) for one in candidates}, host or {})
+    several = len({(host or {}).get(one) for one in cheapest}) > 1
+    because: Because = "smallest" if several else "cheapest"
+    return replace(board, recommended=cheapest[0], recommended_because=because)
 
 
-def _cost_key(numbers: Sequence[float | None]) -> tuple[tuple[bool, float], ...]:
+def _cheapest(
+    candidates: Sequence[Combination], keys: Mapping[Combination, _Key], host: Mapping[tuple[str, str], str]
+) -> list[Combination]:
+    """Of the smallest those that nothing on the same host beats, in the order of their rank."""
+    least = min(key[:1] for key in keys.values())
+    small = [one for one in candidates if keys[one][:1] == least]
+
+    def beaten(one: Combination) -> bool:
+        return any(host.get(one) == host.get(other) and keys[other] < keys[one] for other in small)
+
+    return [one for one in small if not beaten(one)]
+
+
+def _cost_key(numbers: Sequence[float | None]) -> _Key:
     """Known before unknown, then less before more; a combination without any cost comes last."""
     known = tuple((number is None, number or 0.0) for number in numbers)
     return known or ((True, 0.0),)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from tipbench.compare.scores import Combination
 
 
+MIXED = "mixed"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shown:
     """One slot of a cell as a reader sees it: what was written, and what the judges made of it.
@@ -31,10 +34,38 @@ class Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Speed:
+    """How fast a combination was on one host: medians over the cells that it made there."""
+
+    n_cells: int
+    tokens_per_s: float | None = None
+    latency_ms: float | None = None
+    vram_share: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """A host that made cells, by the name that rows call it; several versions or addresses where it had them.
+
+    What is empty was not recorded, or is not known to anybody but the host.
+    """
+
+    name: str
+    n_cells: int
+    kind: str = ""
+    addresses: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    machine: str = ""
+    hardware: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What is known of a combination beside its rank. Unknown is None, never zero.
 
     `scales` has the mean score of each scale over what was judged, `by_scenario` the value of each scenario.
+    `by_host` has the speed on each host that made cells of it. Made on several, it has no one speed: its
+    `tokens_per_s` and `latency_ms` are None.
     """
 
     parameters: int | None = None
@@ -47,6 +78,12 @@ class Facts:
     scales: Mapping[str, float] = field(default_factory=dict)
     by_scenario: Mapping[str, float] = field(default_factory=dict)
     candidates: tuple[Shown, ...] = ()
+    by_host: Mapping[str, Speed] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str | None:
+        """The host that made it, `mixed` for several, None where that is not known."""
+        return MIXED if len(self.by_host) > 1 else next(iter(self.by_host), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +101,8 @@ class Report:
 
     `ground` is the kind of judge that the ranking stands on, None where nothing is judged or the scores came
     from a file. `titles` has the scenarios by id, in order. `lowest` and `highest` bound the composite.
-    Without `advise` nothing is picked out as what to ship: the scores are no ground for that.
+    Without `advise` nothing is picked out as what to ship: the scores are no ground for that. `hosts` made
+    the cells; latencies are compared only within one.
     """
 
     title: str
@@ -83,6 +121,12 @@ class Report:
     notes: tuple[str, ...] = ()
     exploration: Exploration | None = None
     baseline: BaselineReport | None = None
+    hosts: tuple[HostFacts, ...] = ()
+
+    @property
+    def on_several_hosts(self) -> bool:
+        """Whether a reader must be told of hosts at all: with one, any latency can be held against any."""
+        return len(self.hosts) > 1
 
     def as_dict(self) -> dict[str, Any]:
         """The leaderboard's own names, and beside them what else is known; plain values for JSON."""
@@ -100,13 +144,20 @@ class Report:
             "notes": list(self.notes),
             "exploration": self.exploration and self._explored(self.exploration),
             "baseline": self.baseline and asdict(self.baseline),
+            "hosts": [asdict(host) for host in self.hosts],
         }
 
     def _facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
         facts = self.facts.get((row["model"], row["prompt"]), Facts())  # type: ignore[call-overload]
         # left out before the rest is copied: there may be thousands
         plain = asdict(replace(facts, candidates=()))
-        return {name: value for name, value in plain.items() if name != "candidates"}
+        told = {name: value for name, value in plain.items() if name not in {"candidates", "by_host"}}
+        return told | self._of_hosts(facts)
+
+    def _of_hosts(self, facts: Facts) -> dict[str, Any]:
+        if not self.on_several_hosts:
+            return {}
+        return {"host": facts.host, "by_host": {name: asdict(one) for name, one in facts.by_host.items()}}
 
     def _explored(self, exploration: Exploration) -> dict[str, Any]:
         return {

@@ -60,6 +60,7 @@ def report_table(report: Report, *, width: int | None = None) -> Table:
     facts = [report.facts.get(row.combination, Facts()) for row in report.board.rows]
     measured = [
         *(_measured(name, [_scale(one, name) for one in facts], group="scales") for name in report.scales),
+        _host_column(report, facts),
         _measured("tok/s", [figures.rate(one.tokens_per_s) for one in facts], group="speed"),
         _measured("latency", [figures.duration(one.latency_ms) for one in facts], group="latency"),
         _measured("memory", [figures.gigabytes(one.memory_bytes) for one in facts], group="memory"),
@@ -144,6 +145,12 @@ def _scale(facts: Facts, name: str) -> str:
     return figures.number(facts.scales.get(name))
 
 
+def _host_column(report: Report, facts: Sequence[Facts]) -> tuple[Column, Sequence[str]]:
+    """Who made each row, where there are several; it goes with the last column that means nothing without."""
+    texts = [(one.host or UNKNOWN) if report.on_several_hosts else UNKNOWN for one in facts]
+    return Column(title="host", align="left", group="speed"), texts
+
+
 def _measured(title: str, texts: Sequence[str], *, group: str) -> tuple[Column, Sequence[str]]:
     return Column(title=title, group=group), texts
 
@@ -201,5 +208,6 @@ def _width(table: Table) -> int:
 
     columns = zip(*[[column.title for column in table.columns], *table.rows], strict=True)
     widest = [max(map(cell_len, texts)) for texts in columns]
-    names = [min(width, _LONGEST_NAME) for width in widest[1:3]]
-    return widest[0] + sum(names) + sum(widest[3:]) + len(widest)
+    named = [at > 0 and column.align == "left" for at, column in enumerate(table.columns)]
+    widths = [min(width, _LONGEST_NAME) if name else width for width, name in zip(widest, named, strict=True)]
+    return sum(widths) + len(widths)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What a spreadsheet takes for the beginning of a formula, also in the wide forms of East Asian scripts.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _NESTED = ("scales", "by_scenario")
+_OF_HOSTS = ("host", "by_host")
 _MARKDOWN = re.compile(r"[\\`*|\[\]<>&~$]|(?<!\w)_|_(?!\w)")
 _BEGINS_BLOCK = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
 
@@ -45,8 +46,9 @@ def report_csv(report: Report) -> str:
 
     Scores by scale and by scenario are columns such as `scales.tone`. Numbers are written in full, what
     is not known is empty, and a text that a spreadsheet would run as a formula begins with an apostrophe.
+    Where there are several hosts, each row has its own, and speeds by host (`latency_ms.box:11434`).
     """
-    rows = [_flat(row) for row in report.as_dict()["rows"]]
+    rows = [_flat(row, report) for row in report.as_dict()["rows"]]
     names = list(dict.fromkeys(name for row in rows for name in row)) or _names_of_an_empty_one()
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -100,17 +102,27 @@ def _inline(text: str) -> str:
     return _MARKDOWN.sub(lambda found: {"<": "&lt;", "&": "&amp;"}.get(found[0], f"\\{found[0]}"), flat)
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(row: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Nested numbers as columns of their own, after all others."""
-    flat = {name: value for name, value in row.items() if name not in _NESTED}
+    flat = {name: value for name, value in row.items() if name not in {*_NESTED, *_OF_HOSTS}}
     for outer in _NESTED:
         flat |= {f"{outer}.{name}": value for name, value in (row.get(outer) or {}).items()}
-    return flat
+    return flat | (_of_hosts(row, report) if report.on_several_hosts else {})
+
+
+def _of_hosts(row: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """The row's host and its speeds on each; every row has the same columns."""
+    speeds = {
+        f"{name}.{host.name}": row["by_host"].get(host.name, {}).get(name)
+        for host in report.hosts
+        for name in ("latency_ms", "tokens_per_s")
+    }
+    return {"host": row["host"], **speeds}
 
 
 def _names_of_an_empty_one() -> Sequence[str]:
     """A file without rows still says what they would have."""
-    left_out = {*_NESTED, "candidates"}
+    left_out = {*_NESTED, *_OF_HOSTS, "candidates"}
     return [
         one.name for record in (LeaderboardRow, Facts) for one in fields(record) if one.name not in left_out
     ]

@@ -74,6 +74,11 @@ def _advice(board: Leaderboard) -> str:
     if board.recommended_because == "cheapest":
         why = "is no worse as far as the data can tell and the cheapest to run"
         return f"; {board.recommended} {why}, so ship that one"
+    if board.recommended_because == "smallest":
+        why = "is no worse as far as the data can tell and none of them is smaller"
+        return (
+            f"; {board.recommended} {why}, so ship that one (latencies of different hosts are not compared)"
+        )
     return f"; if you must choose now, take {board.recommended}, which has the highest mean"
 
 

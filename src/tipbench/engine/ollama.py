@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tipbench.engine.address import is_here, login_of, without_login
 from tipbench.engine.lock import is_loopback
+from tipbench.engine.machine import Machine, this_machine
 from tipbench.errors import EngineFailure, EngineUnreachable
 from tipbench.records import ChatRequest, Completion, Cut, EngineKind, Host, Model, Resident
 
@@ -55,7 +57,7 @@ async def patiently(act: Callable[[], Awaitable[T]], *, tries: int = 4) -> T:
 class OllamaHost:
     """One host. Made by `connect`, which has seen it answer."""
 
-    def __init__(self, host: Host, *, timeout_s: float) -> None:
+    def __init__(self, host: Host, *, timeout_s: float, login: tuple[str, str] | None = None) -> None:
         import httpx
         import ollama
 
@@ -63,6 +65,7 @@ class OllamaHost:
         self._client = ollama.AsyncClient(
             host.url,
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
+            auth=login,
             # A proxy set for the outside world must not be asked for the machine's own ports.
             trust_env=not is_loopback(host.url),
             # The address that was asked for was allowed; where it leads to was not.
@@ -129,7 +132,7 @@ class OllamaHost:
                 name=str(entry.name or entry.model or "?"),
                 digest=(entry.digest or "").removeprefix("sha256:"),
                 size_bytes=int(entry.size or 0),
-                vram_bytes=int(entry.size_vram or 0),
+                vram_bytes=None if entry.size_vram is None else int(entry.size_vram),
             )
             for entry in loaded
         ]
@@ -175,9 +178,13 @@ class OllamaHost:
 
 
 async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost:
-    """The host at that address, once it has answered; EngineUnreachable where nothing does."""
+    """The host at that address, once it has answered; EngineUnreachable where nothing does.
+
+    A login in the address is used, and shown and kept nowhere.
+    """
     import httpx
 
+    shown = without_login(url)
     try:
         async with httpx.AsyncClient(timeout=CONNECT_S, trust_env=not is_loopback(url)) as client:
             reply = await client.get(f"{url}/api/version")
@@ -185,11 +192,14 @@ async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         reason = str(error) or type(error).__name__
         raise EngineUnreachable(
-            f"no Ollama answers at {url} ({reason}); start it with `ollama serve`"
+            f"no Ollama answers at {shown} ({reason}); start it with `ollama serve`"
         ) from None
     except (ValueError, KeyError, TypeError):
-        raise EngineUnreachable(f"what answers at {url} is not Ollama; check --ollama-url") from None
-    return OllamaHost(Host(kind=kind, url=url, version=version), timeout_s=timeout_s)
+        raise EngineUnreachable(f"what answers at {shown} is not Ollama; check --ollama-url") from None
+    local = kind == "embedded" or is_here(url)
+    here = await asyncio.to_thread(this_machine) if local else Machine()
+    host = Host(kind=kind, url=shown, version=version, machine=here.name, hardware=here.hardware)
+    return OllamaHost(host, timeout_s=timeout_s, login=login_of(url))
 
 
 async def _unversioned(client: httpx.AsyncClient, url: str) -> str:

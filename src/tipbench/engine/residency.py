@@ -36,6 +36,7 @@ class ModelTally:
     loads: int = 0
     load_s: float = 0.0
     peak_bytes: int = 0
+    vram_share: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -56,6 +57,7 @@ class Tally:
             if mine is not None:
                 mine.loads += before is not None and entry.digest not in before
                 mine.peak_bytes = max(mine.peak_bytes, entry.size_bytes)
+                mine.vram_share = _in_vram(entry)
 
 
 class Residency:
@@ -209,6 +211,13 @@ class Residency:
         if self._current is not None:
             self._changed = self._changed or any(_replaced(entry, self._current) for entry in resident)
         return resident
+
+
+def _in_vram(entry: Resident) -> float | None:
+    """How much of a loaded model is in the memory of graphics cards; None where the host does not say."""
+    if entry.vram_bytes is None or entry.size_bytes <= 0:
+        return None
+    return min(max(entry.vram_bytes / entry.size_bytes, 0.0), 1.0)
 
 
 def _replaced(entry: Resident, model: Model) -> bool:

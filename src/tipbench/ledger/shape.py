@@ -30,6 +30,7 @@ THINKING = "thinking.txt"
 _LISTED = "`tipbench experiments NAME` lists the runs of an experiment"
 _LONGEST_ERROR = 2000
 _LONGEST_NAME = 250
+_LONGEST_HARDWARE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,9 @@ def tags_of(result: CellResult) -> dict[str, str]:
         "tipbench.host.url": result.host.url,
         "tipbench.host.kind": result.host.kind,
         "tipbench.host.version": result.host.version,
+        "tipbench.host.machine": result.host.machine[:_LONGEST_NAME],
+        "tipbench.host.hardware": result.host.hardware[:_LONGEST_HARDWARE],
+        "tipbench.host.vram_share": "" if result.vram_share is None else f"{result.vram_share:.4g}",
         "tipbench.how": result.reading.how if result.reading else "none",
         "tipbench.cut": (result.completion.cut if result.completion else None) or "",
         ERROR: (result.error or "")[:_LONGEST_ERROR],
@@ -229,6 +233,11 @@ def _outcome(row: Row) -> dict[str, Any]:
     return {
         "status": "failed" if failed else "done",
         "host": tags.get("tipbench.host.url", ""),
+        "host_kind": tags.get("tipbench.host.kind", ""),
+        "host_version": tags.get("tipbench.host.version", ""),
+        "machine": tags.get("tipbench.host.machine", ""),
+        "hardware": tags.get("tipbench.host.hardware", ""),
+        "vram_share": _share(tags.get("tipbench.host.vram_share", "")),
         "how": cast("How", tags.get("tipbench.how", "none")),
         "cut": cast("Cut | None", tags.get("tipbench.cut")),
         "error": tags.get(ERROR, "no reason was recorded") if failed else None,
@@ -236,6 +245,14 @@ def _outcome(row: Row) -> dict[str, Any]:
         "started_ms": int(tags[STARTED]),
         "metrics": {name: value for name, value in row.metrics.items() if math.isfinite(value)},
     }
+
+
+def _share(text: str) -> float | None:
+    """A part of a whole; None where none was written, or something else by somebody else."""
+    try:
+        return share if 0 <= (share := float(text)) <= 1 else None
+    except ValueError:
+        return None
 
 
 def mark_numbers(mark: Mark) -> dict[str, float]:

@@ -12,6 +12,7 @@ from fastapi import Query, Request
 from tipbench.compare import figures
 from tipbench.workflows.browse import runs_in
 from tipbench.workflows.facts import combinations
+from tipbench.workflows.places import by_place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +59,7 @@ class CellRow:
     judged: str
     score: str
     latency: str
+    host: str
     tags: tuple[str, ...]
 
 
@@ -70,6 +72,10 @@ class Cells:
     def names(self) -> Mapping[str, Combination]:
         """By run id, what people call its model and prompt."""
         return {run.run_id: name for name, runs in combinations(self.runs).items() for run in runs}
+
+    @cached_property
+    def on_several_hosts(self) -> bool:
+        return len(by_place(self.runs)) > 1
 
     def title(self, scenario_id: str) -> str:
         return self.titles.get(scenario_id) or scenario_id
@@ -116,6 +122,7 @@ class Cells:
             judged=_judged(run),
             score=figures.number(run.metrics.get("composite")),
             latency=figures.duration(run.metrics.get("latency_ms")),
+            host=place_of(run) if self.on_several_hosts else "",
             tags=tuple(_tags(run)),
         )
 

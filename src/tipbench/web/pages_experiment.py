@@ -147,6 +147,7 @@ def the_experiment(
         waits=any(run.judge_pending for run in found.runs),
         running=at_work(service, experiment),
         cells=[found.shown(run) for run in paging.shown],
+        several_hosts=found.on_several_hosts,
         paging=paging,
     )
 

@@ -45,6 +45,7 @@ class CellView:
     prompt: str
     scenario: str
     numbers: Sequence[tuple[str, str]]
+    place: Sequence[tuple[str, str]]
     tips: Sequence[Tip]
     why_none: str
     error: str | None
@@ -95,6 +96,7 @@ def _view(service: Service, found: Cells, run: Run, report: Report | None) -> Ce
         prompt=name.prompt,
         scenario=found.title(run.scenario_id),
         numbers=_numbers(run),
+        place=_place(run),
         tips=_tips(found, run, report),
         why_none="the engine failed" if run.status == "failed" else "the reply held nothing to judge",
         error=run.error,
@@ -130,6 +132,19 @@ def _numbers(run: Run) -> list[tuple[str, str]]:
         "cut off": {"prompt": "the prompt", "reply": "the reply"}.get(run.cut or "", figures.UNKNOWN),
     }
     return [(title, text) for title, text in texts.items() if text != figures.UNKNOWN]
+
+
+def _place(run: Run) -> list[tuple[str, str]]:
+    """Where the cell was made, as far as that was recorded."""
+    engine = {"ollama": "Ollama", "embedded": "embedded engine"}.get(run.host_kind, run.host_kind)
+    texts = {
+        "host": run.host,
+        "engine": f"{engine} {run.host_version}".strip(),
+        "machine": run.machine,
+        "hardware": run.hardware,
+        "in VRAM": "" if run.vram_share is None else figures.percent(run.vram_share),
+    }
+    return [(title, text) for title, text in texts.items() if text]
 
 
 def _others(found: Cells, run: Run) -> list[tuple[str, list[tuple[str, str]]]]:

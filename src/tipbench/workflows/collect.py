@@ -200,7 +200,7 @@ class _Job:
     async def _finish(self, attempt: Attempt, host: Host) -> None:
         """Make it durable, then count it: in this order, so that what is counted is never lost."""
         result = finished(self._grid, attempt, host=host, diversity=self._settings.diversity)
-        result = replace(result, memory_bytes=self._memory_of(attempt.cell.model))
+        result = self._measured(result)
         if self._settings.parallel == 1:
             self._recorder.put(result)
         else:
@@ -212,10 +212,13 @@ class _Job:
             self._failed += 1
         self._emit(_cell_event(result))
 
-    def _memory_of(self, model: Model) -> int | None:
-        """The most that the host said the model takes, None where it said nothing."""
-        tally = self._residency.tally.models.get(model.digest) if self._residency else None
-        return (tally.peak_bytes or None) if tally else None
+    def _measured(self, result: CellResult) -> CellResult:
+        """With the most that the host said the model takes, and where; None where it said nothing."""
+        digest = result.cell.model.digest
+        tally = self._residency.tally.models.get(digest) if self._residency else None
+        if tally is None:
+            return result
+        return replace(result, memory_bytes=tally.peak_bytes or None, vram_share=tally.vram_share)
 
     def _summary(self) -> Summary:
         plan = self._plan or Plan(cells=(), skipped=0)

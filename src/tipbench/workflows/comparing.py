@@ -19,8 +19,9 @@ from tipbench.errors import BadInput, CheckFailed
 from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
 from tipbench.judge.scoring import cell_rows, is_failure, weighted
 from tipbench.judge.verdicts import under
-from tipbench.workflows.facts import bounds_of, combinations, costs, facts_of, median_of, titles_of
+from tipbench.workflows.facts import bounds_of, combinations, facts_of, titles_of
 from tipbench.workflows.judged import judged_experiment, nothing_thrown_away
+from tipbench.workflows.places import comparable, costs, host_notes, hosts_of, slow_notes, too_slow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,7 +149,7 @@ def _report(
     max_latency_ms: float | None,
 ) -> Report:
     groups = combinations(state.runs)
-    slow = _too_slow(groups, max_latency_ms)
+    slow, hosts = too_slow(groups, max_latency_ms), hosts_of(state.runs)
     fast = {name: some for name, some in groups.items() if name not in slow}
     rows = [row for row in _rows(state, kind, state.rubric) if row[:2] not in slow]
     board = _ranked(rows, groups, advise=not caution)
@@ -167,7 +168,12 @@ def _report(
         highest=highest,
         advise=not caution,
         first=(*caution, *_nobody(kind, asked), *_drift_lines(state, kind)),
-        notes=(*_notes(state, kind), *_slow_notes(slow, max_latency_ms)),
+        notes=(
+            *_notes(state, kind),
+            *host_notes(groups, hosts),
+            *slow_notes(slow, max_latency_ms, several=len(hosts) > 1),
+        ),
+        hosts=hosts,
     )
 
 
@@ -181,7 +187,7 @@ def _rows(state: Judged, kind: JudgeKind | None, rubric: Scoring) -> list[Row]:
 
 
 def _ranked(rows: Sequence[Row], groups: Mapping[Combination, Sequence[Run]], *, advise: bool) -> Leaderboard:
-    board = rank(rows, cost=costs(groups))
+    board = rank(rows, cost=costs(groups), host=comparable(groups))
     return board if advise else replace(board, recommended=None, recommended_because=None)
 
 
@@ -308,20 +314,6 @@ def _notes(state: Judged, kind: JudgeKind | None) -> list[str]:
     if failed:
         notes.append(f"{_count(failed, 'cell')} failed in the engine: missing, not scored.")
     return notes
-
-
-def _too_slow(groups: Mapping[Combination, Sequence[Run]], limit: float | None) -> dict[Combination, float]:
-    if limit is None:
-        return {}
-    known = {name: median_of(runs, "latency_ms") for name, runs in groups.items()}
-    return {name: latency for name, latency in known.items() if latency is not None and latency > limit}
-
-
-def _slow_notes(slow: Mapping[Combination, float], limit: float | None) -> list[str]:
-    if not slow:
-        return []
-    names = ", ".join(f"{name} ({latency:.0f} ms)" for name, latency in sorted(slow.items()))
-    return [f"Left out as slower than {limit:g} ms: {names}."]
 
 
 def _explored(

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from tipbench.engine.address import without_login
 from tipbench.engine.embedded import find_weights
 from tipbench.engine.memory import free_bytes, readable
 from tipbench.engine.ollama import connect, full_name
@@ -136,7 +137,9 @@ def _ollama(settings: Settings, patience_s: float) -> Iterator[Finding]:
         fix = "ollama serve" if shutil.which("ollama") else "install Ollama from https://ollama.com/download"
         yield Finding(name="ollama", state="warn", detail=str(error), fix=fix)
         return
-    yield Finding(name="ollama", state="ok", detail=f"{settings.ollama_url}, version {version}")
+    yield Finding(
+        name="ollama", state="ok", detail=f"{without_login(settings.ollama_url)}, version {version}"
+    )
     for model in models:
         yield _model(model, settings)
     have = {full_name(model.name) for model in models}

@@ -8,6 +8,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tipbench.engine.address import without_login
 from tipbench.engine.embedded import known_models, parse_gguf_option, start_engine
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
@@ -42,7 +43,8 @@ class Engine:
             yield host
         except EngineFailure as failure:
             raise EngineUnreachable(
-                f"{self.url} does not do what Ollama does ({failure}); see its log, or run `tipbench doctor`"
+                f"{without_login(self.url)} does not do what Ollama does ({failure}); see its log, or run "
+                "`tipbench doctor`"
             ) from None
         finally:
             await host.close()
@@ -54,12 +56,8 @@ def open_engine(settings: Settings, *, emit: Emit) -> Iterator[Engine]:
     with ExitStack() as stack:
         if settings.engine == "embedded" or not _ollama_answers(settings):
             if settings.engine == "auto":
-                emit(
-                    {
-                        "event": "notice",
-                        "message": f"no Ollama at {settings.ollama_url}: using the embedded engine",
-                    }
-                )
+                where = without_login(settings.ollama_url)
+                emit({"event": "notice", "message": f"no Ollama at {where}: using the embedded engine"})
             url = stack.enter_context(_embedded(settings))
             yield Engine(kind="embedded", url=url)
         else:

@@ -13,6 +13,7 @@ from tipbench.ledger import merge_pins
 from tipbench.plan import plan_cells
 from tipbench.workflows.collect import make_grid, pin_of
 from tipbench.workflows.engines import check_parallel, find_models, open_engine
+from tipbench.workflows.places import by_place, place_of_host
 from tipbench.workflows.recording import the_ledger, the_spool
 
 if TYPE_CHECKING:
@@ -64,12 +65,13 @@ def estimate(settings: Settings, *, emit: Emit) -> Estimate:
     check_parallel(settings)
     grid = make_grid(settings)
     with open_engine(settings, emit=emit) as engine:
-        models = asyncio.run(_models(engine, replace(settings, pull=False), emit))
+        models, place = asyncio.run(_models(engine, replace(settings, pull=False), emit))
     with the_spool() as spool:
         waiting = spool.pending_keys(settings.mlflow_url, settings.experiment)
     runs = _runs(settings, grid, emit)
     plan = plan_cells(grid, models=models, done=waiting | {run.key for run in runs if run.status == "done"})
-    parts = tuple(_model_estimate(model, cells, runs, settings) for model, cells in plan.by_model())
+    here = by_place(runs).get(place, [])
+    parts = tuple(_model_estimate(model, cells, here, settings) for model, cells in plan.by_model())
     return Estimate(
         experiment=settings.experiment,
         cells=len(plan.cells),
@@ -83,9 +85,10 @@ def estimate(settings: Settings, *, emit: Emit) -> Estimate:
     )
 
 
-async def _models(engine: Engine, settings: Settings, emit: Emit) -> list[Model]:
+async def _models(engine: Engine, settings: Settings, emit: Emit) -> tuple[list[Model], str]:
+    """The models, and what the host that has them is called: speed on another one tells nothing of it."""
     async with engine.host(timeout_s=settings.timeout) as host:
-        return await find_models(host, settings, emit=emit)
+        return await find_models(host, settings, emit=emit), place_of_host(host.host)
 
 
 def _runs(settings: Settings, grid: Grid, emit: Emit) -> list[Run]:
@@ -105,7 +108,7 @@ def _runs(settings: Settings, grid: Grid, emit: Emit) -> list[Run]:
 def _model_estimate(
     model: Model, cells: Sequence[Cell], runs: Sequence[Run], settings: Settings
 ) -> ModelEstimate:
-    latencies = [_latency(run.metrics) for run in runs if run.digest == model.digest and run.status == "done"]
+    latencies = [_latency(run.metrics) for run in runs if run.digest == model.digest]
     known = [latency for latency in latencies if latency is not None]
     seconds = median(known) / 1000 if known else _guessed_seconds(model, cells)
     strict_loads = len(cells) if settings.keep_alive == "0" else 1

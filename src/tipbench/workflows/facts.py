@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tipbench.compare.report import Facts, Shown
@@ -12,6 +12,7 @@ from tipbench.judge.candidates import candidate_key
 from tipbench.judge.scoring import labels, slot_texts, slot_values
 from tipbench.judge.verdicts import under
 from tipbench.suite import SHIPPED, load_suite
+from tipbench.workflows.places import one_speed, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,11 +32,6 @@ def combinations(runs: Iterable[Run]) -> dict[Combination, list[Run]]:
     for run in runs:
         groups.setdefault(Combination(*names[run.digest, run.prompt_hash]), []).append(run)
     return groups
-
-
-def costs(groups: Mapping[Combination, Sequence[Run]]) -> dict[tuple[str, str], Sequence[float | None]]:
-    """What a tie is resolved by: the fewest parameters, then the lowest latency."""
-    return {name: (runs[0].parameters, median_of(runs, "latency_ms")) for name, runs in groups.items()}
 
 
 def facts_of(
@@ -61,10 +57,11 @@ def _facts(
     counting = state.tips_per_cell or len(shown)
     given = [one.scores for one in shown if one.scores and one.slot < counting]
     memory = [run.metrics["memory_bytes"] for run in runs if "memory_bytes" in run.metrics]
+    speeds = speeds_of(runs)
     return Facts(
         parameters=runs[0].parameters,
-        tokens_per_s=median_of(runs, "tokens_per_s"),
-        latency_ms=median_of(runs, "latency_ms"),
+        tokens_per_s=one_speed(speeds).tokens_per_s,
+        latency_ms=one_speed(speeds).latency_ms,
         memory_bytes=max(memory, default=None),
         format_ok=_mean(runs, "format_ok"),
         diversity=_mean(runs, "diversity"),
@@ -72,6 +69,7 @@ def _facts(
         scales={s.name: fmean(one[s.name] for one in given) for s in state.rubric.scales} if given else {},
         by_scenario=by_scenario,
         candidates=shown,
+        by_host=speeds,
     )
 
 
@@ -124,11 +122,6 @@ def bounds_of(state: Judged) -> tuple[float, float]:
         for flags in product((False, True), repeat=len(rubric.flags))
     ]
     return min(*ends, rubric.failure), max(*ends, rubric.failure)
-
-
-def median_of(runs: Sequence[Run], metric: str) -> float | None:
-    known = [run.metrics[metric] for run in runs if metric in run.metrics]
-    return median(known) if known else None
 
 
 def _mean(runs: Sequence[Run], metric: str) -> float | None:

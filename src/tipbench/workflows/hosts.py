@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tipbench.engine.address import without_login
 from tipbench.engine.embedded.gguf_header import read_header
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
@@ -112,7 +113,8 @@ async def in_time(asking: Coroutine[Any, Any, T], url: str, seconds: float) -> T
         return await asyncio.wait_for(asking, seconds)
     except asyncio.TimeoutError:
         raise EngineUnreachable(
-            f"{url} has not answered within {seconds:g} s; is it an Ollama, and is it very busy?"
+            f"{without_login(url)} has not answered within {seconds:g} s; is it an Ollama, and is it very "
+            "busy?"
         ) from None
 
 
