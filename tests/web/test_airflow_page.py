@@ -76,7 +76,7 @@ def test_a_run_is_started_and_watched(page_of: Opened, site: Site, airflow: Airf
     page.wait_for_url("**/jobs/*")
     page.get_by_text("At work: the DAG run is running, 1 of 2 tasks done.").wait_for()
     page.get_by_role("link", name="collect: m0 on http://gpu-1:11434").wait_for()
-    [name] = airflow.runs
+    name = f"tipbench-{page.url.rsplit('/', 1)[1]}"
     link = page.get_by_role("link", name="The DAG run in Airflow")
     assert link.get_attribute("href") == f"{airflow.url}/dags/bench_collect/runs/{name}"
     assert airflow.runs[name].conf["wait_for_judge"] == "approval"
