@@ -134,6 +134,7 @@ NO_AIRFLOW: dict[str, Any] = {
     "an error page": (502, "<html>bad gateway</html>", {"content-type": "text/html"}),
     "an error": (500, {"detail": "boom"}, {}),
     "too much": (429, "", {}),
+    "without an end": (200, '{"state": "queued"' + " " * 21_000_000 + "}", {}),
     "a hang-up": "drop",
 }
 
