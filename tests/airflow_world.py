@@ -92,15 +92,22 @@ def judge_batch(path: Path, home: Path) -> None:
 
 
 @contextmanager
-def engine(models: Mapping[str, Path], *, port: int = 0) -> Iterator[str]:
-    """`tipbench engine serve` with these models; yields its address."""
+def engine(models: Mapping[str, Path]) -> Iterator[str]:
+    """`tipbench engine serve` with these models on a free port; yields its address."""
+    with engine_process(models) as (url, _):
+        yield url
+
+
+@contextmanager
+def engine_process(models: Mapping[str, Path]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The same, with its process: the leader of its own group, for tests that end it."""
     files = [part for name, path in models.items() for part in ("--gguf", f"{name}={path}")]
-    process = start("engine", "serve", "--port", str(port), *files)
+    process = start("engine", "serve", "--port", "0", *files)
     try:
         assert process.stdout is not None
         address = re.search(r"http://\S+", process.stdout.readline())
         assert address, process.stderr and process.stderr.read()
-        yield address[0]
+        yield address[0], process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
