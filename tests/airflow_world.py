@@ -57,14 +57,6 @@ def tiny_models(folder: Path, names: Sequence[str] = DEFAULT_MODELS) -> dict[str
     }
 
 
-def renamed_weights(weights: Path, path: Path) -> Path:
-    """The same weights under another name in the file: a model with a digest of its own."""
-    data = weights.read_bytes()
-    at = data.index(b"Smollm2", data.index(b"general.name"))
-    path.write_bytes(data[:at] + b"Otherlm" + data[at + 7 :])
-    return path
-
-
 def judge_batch(path: Path, home: Path) -> None:
     """Fill a batch in as somebody would who knows which items are hidden checks, and apply it."""
     document = json.loads(path.read_text(encoding="utf-8"))
