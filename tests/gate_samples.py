@@ -15,7 +15,7 @@ def gate_record(
     champion: str = "egreedy",
     outcome: str = "passed",
     held_ms: int | None = None,
-    rounds: int = 60,
+    rounds: int = 100,
     form: int = 1,
 ) -> dict[str, Any]:
     """One that says this, made up but for the versions, which are those of now."""

@@ -59,6 +59,8 @@ def won(challenger: str, champion: str = "egreedy", **changes: Any) -> str:  # n
         "champion_version": version(champion),
         "world": "tip",
         "world_hash": load_world("tip").hash,
+        "guardrail": 0.02,
+        "rounds": 300,
         **changes.pop("plan", {}),
     }
     record = {

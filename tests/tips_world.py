@@ -127,6 +127,6 @@ def ridge(books: Books, user: str, policy: str = "egreedy-v2", *, dims: int = 12
 
 
 def seen(books: Books, user: str, policy: str = "egreedy-v2", *, dims: int = 12) -> int:
-    """How many rewards a policy has learned from about a user."""
+    """How many rewards a policy has learned from about a user; of a few it has forgotten little."""
     found = ridge(books, user, policy, dims=dims)
-    return 0 if found is None else int(found.seen)
+    return 0 if found is None else round(float(found.seen))

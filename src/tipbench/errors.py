@@ -16,6 +16,7 @@ TipbenchError
 │   ├── HostBusy           another collection, or a stranger's model, occupies the host
 │   ├── ModelStuck         a host that will not let go of a model
 │   ├── LedgerUnreachable
+│   ├── AirflowUnreachable  it is away, or what answers is no Airflow
 │   ├── SpoolUnusable      the file that holds what is not yet recorded is damaged, or cannot be written
 │   ├── StoreUnusable      the service's own file is damaged, somebody else's, or cannot be written
 │   ├── BadState           what was learned, or is known of a user, cannot be read
@@ -24,6 +25,7 @@ TipbenchError
 ├── Interrupted       130  somebody pressed Ctrl-C; what was done is kept
 ├── EngineFailure       1  one call to a model failed; `retryable` says whether asking again may help
 ├── PolicyFailed        1  a policy raised, or gave what are no scores and no probabilities
+├── DagRunFailed        1  a run on Airflow came to its end without success
 └── CheckFailed         4  a check ran and said no
 """
 
@@ -127,6 +129,10 @@ class LedgerUnreachable(Unavailable):
     pass
 
 
+class AirflowUnreachable(Unavailable):
+    pass
+
+
 class SpoolUnusable(Unavailable):
     pass
 
@@ -152,6 +158,10 @@ class Busy(Unavailable):
 
 
 class PolicyFailed(TipbenchError):
+    exit_code = 1
+
+
+class DagRunFailed(TipbenchError):
     exit_code = 1
 
 

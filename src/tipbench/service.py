@@ -65,7 +65,8 @@ def create_app(service: Service, *, only_tips: bool = False) -> FastAPI:
         lifespan=_tips_lifespan if only_tips else _lifespan,
     )
     app.state.service = service
-    for router in api.tip_routers() if only_tips else (*api.routers(), *web.routers()):
+    on_airflow = api.airflow_routers() if service.config.airflow_url else []
+    for router in api.tip_routers() if only_tips else (*api.routers(), *on_airflow, *web.routers()):
         app.include_router(router)
     api.handle_errors(app)
     if not only_tips:

@@ -58,7 +58,7 @@ def test_a_gate_is_told_in_short_and_in_full(api: Api) -> None:
     assert broken in told["troubles"][0]
     whole = api.admin.get(f"/api/gates/{gate_id}").json()
     assert whole["verdict"]["reason"] == told["gates"][0]["reason"]
-    assert len(whole["curves"]["challenger"]) == 60
+    assert len(whole["curves"]["challenger"]) == 100
     assert api.admin.get("/api/gates/0123456789abcdef").status_code == 404
     assert api.admin.get("/api/gates/..%2fservice").status_code in {404, 422}
     assert api.admin.get("/api/policies").json()["last_gate"]["gate"] == gate_id

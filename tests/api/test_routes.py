@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -10,10 +11,13 @@ import pytest
 
 from api_world import EXPERIMENT, SECRET, Api
 from tipbench import api as the_api
+from tipbench.service import create_app
 from tipbench.workflows.access import COOKIE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from fastapi import APIRouter
 
 EVERYBODY = ("nobody", "program", "ann", "root")
 # By route: who may call it. A route that is not here fails the first test.
@@ -71,15 +75,17 @@ MAY: dict[tuple[str, str], tuple[str, ...]] = {
     # Open to whoever has the secret: 401 without a signature, whatever the token.
     ("POST", "/api/hooks/batch"): (),
 }
+# Those that are there only where the service was started with an Airflow.
+MAY_WITH_AIRFLOW: dict[tuple[str, str], tuple[str, ...]] = {
+    ("POST", "/api/bench/run-on-airflow"): ("root",),
+}
 
 
-def declared() -> Iterator[tuple[str, str]]:
-    for router in the_api.routers():
+def declared(routers: Sequence[APIRouter]) -> Iterator[tuple[str, str]]:
+    for router in routers:
         for route in router.routes:
             for method in sorted(getattr(route, "methods", None) or {"?"}):
                 yield method, str(getattr(route, "path_format", route))
-    for path in the_api.TIP_PATHS:
-        yield "POST", path
 
 
 def filled(path: str) -> str:
@@ -92,7 +98,9 @@ def filled(path: str) -> str:
 
 def test_every_route_says_who_may_call_it() -> None:
     """A new route without an entry in the table fails here."""
-    assert set(declared()) == set(MAY)
+    tips = {("POST", path) for path in the_api.TIP_PATHS}
+    assert set(declared(the_api.routers())) | tips == set(MAY)
+    assert set(declared(the_api.airflow_routers())) == set(MAY_WITH_AIRFLOW)
 
 
 def test_the_application_has_no_other_programs_route(api: Api) -> None:
@@ -100,6 +108,20 @@ def test_the_application_has_no_other_programs_route(api: Api) -> None:
     paths: dict[str, dict[str, Any]] = api.admin.get("/openapi.json").json()["paths"]
     told = {(method.upper(), path) for path, held in paths.items() for method in held}
     assert told == set(MAY) - {("GET", "/openapi.json")}
+
+
+def test_routes_of_airflow_are_there_only_with_one(api: Api) -> None:
+    """Without one they are not described and not found; with one they are for the same people as others."""
+    api.service.config = replace(api.service.config, airflow_url="http://127.0.0.1:1")
+    with_one = replace(api, app=create_app(api.service))
+    paths = with_one.admin.get("/openapi.json").json()["paths"]
+    for (method, path), may in MAY_WITH_AIRFLOW.items():
+        assert method.lower() in paths[path]
+        assert api.admin.request(method, path).status_code in {404, 405}
+        for caller in EVERYBODY:
+            answer = with_one.caller(None if caller == "nobody" else caller).request(method, path)
+            refused = 401 if caller == "nobody" else 403
+            assert answer.status_code == (422 if caller in may else refused), (caller, path)
 
 
 @pytest.mark.parametrize("caller", EVERYBODY)

@@ -36,6 +36,10 @@ def test_versions_tell_policies_apart() -> None:
 
 def test_an_unknown_name_is_refused_with_a_hint() -> None:
     """The sentence says what there is, and what may have been meant."""
+    with pytest.raises(BadInput, match=r"there is no policy 'xyz'\. There are egreedy, "):
+        policies.make("xyz")
+    with pytest.raises(BadInput, match=r"policy 'linucb' has no parameter 'xyz'\. It has "):
+        policies.make("linucb", xyz=1)
     with pytest.raises(BadInput, match="there is no policy 'linucbb'; did you mean 'linucb'"):
         policies.make("linucbb")
 

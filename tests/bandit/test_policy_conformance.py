@@ -181,7 +181,14 @@ CHANGED: dict[str, dict[str, Any]] = {
     "egreedy": {"epsilon": 0.2, "penalty": 2.0, "discount": 0.9},
     "egreedy-v2": {"epsilon": 0.3, "penalty": 0.5, "discount": 0.95},
     "linucb": {"alpha": 0.9, "floor": 0.2, "penalty": 2.0, "discount": 0.9},
-    "hybrid": {"alpha": 0.9, "floor": 0.2, "penalty": 2.0, "own_penalty": 4.0, "discount": 0.9},
+    "hybrid": {
+        "alpha": 0.9,
+        "floor": 0.2,
+        "penalty": 2.0,
+        "own_penalty": 4.0,
+        "discount": 0.9,
+        "own_discount": 0.8,
+    },
     "thompson": {"noise": 0.7, "samples": 50, "floor": 0.1, "penalty": 2.0, "discount": 0.9},
     "random": {},
 }

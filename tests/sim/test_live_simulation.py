@@ -60,3 +60,4 @@ def test_another_seed_explores_otherwise(service: TipService) -> None:
     """The comparison can fail: with a seed that is not the service's, choices differ."""
     said = ran("--policies", "random", "--seeds", "1", "--serve-seed", "other", "--url", service.url)["notes"]
     assert "100 %" not in said[-1]
+    assert "was it started with this seed" in said[-1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,6 +106,36 @@ def test_clusters_widen_the_interval() -> None:
     alone = clustered(per_user, np.arange(30), level=0.05)
     assert together.high - together.low == pytest.approx(alone.high - alone.low)
     assert clustered(per_user, np.zeros(30, dtype=int), level=0.05).high == np.inf
+
+
+def test_users_of_whom_some_come_far_more_often() -> None:
+    """The interval holds the truth as often as it says, also where a few users are most of the log."""
+    rng, held, tries = np.random.default_rng(5), 0, 400
+    for _ in range(tries):
+        often = np.minimum(1 + rng.pareto(1.2, size=20) * 7, 800).astype(int)
+        users = np.repeat(np.arange(20), often)
+        values = rng.normal(0, 1, size=20)[users] + rng.normal(0, 1, size=len(users))
+        found = clustered(values, users, level=0.05)
+        held += found.low <= 0 <= found.high
+    assert held / tries >= 0.92
+
+
+def test_one_user_who_is_nearly_all_of_the_log_leaves_nothing_to_say() -> None:
+    """An interval over users needs others, of some weight."""
+    users = np.append(np.zeros(999, dtype=int), 1)
+    assert clustered(np.ones(1000), users, level=0.05).low == -np.inf
+
+
+def test_a_log_of_nearly_one_user_is_silent() -> None:
+    """No veto and no number that JSON does not have: nothing can be said of other users."""
+    many = log(3, users=1, each=3000, worse=True).decisions
+    few = [replace(each, user=f"v{place}") for place, each in enumerate(log(4, users=12, each=1).decisions)]
+    for decisions in (many, [*many, *few]):
+        found = estimate(decisions)
+        assert found.stance == "neutral"
+        assert "nearly all that was logged is of one user" in found.reason
+        assert found.as_dict()["gain"]["high"] is None
+        json.dumps(found.as_dict(), allow_nan=False)
 
 
 def test_a_policy_that_is_worse_is_vetoed() -> None:

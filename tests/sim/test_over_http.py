@@ -176,9 +176,10 @@ def test_a_service_that_is_not_there() -> None:
         simulate_over(service, ALL["egreedy"], drawn(seeds=1, users=4, rounds=1), run="a")
 
 
-def test_what_is_no_address_is_told() -> None:
+@pytest.mark.parametrize("url", ["http://[::1", "127.0.0.1:8801", "localhost", "ftp://127.0.0.1"])
+def test_what_is_no_address_is_told(url: str) -> None:
     """An address that cannot be one is bad input."""
-    with pytest.raises(BadInput, match="--url"), HttpService.at("http://[::1"):
+    with pytest.raises(BadInput, match="--url"), HttpService.at(url):
         pass
 
 

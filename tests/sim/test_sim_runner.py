@@ -15,6 +15,7 @@ from tipbench.bandit.policy import Memory, Weighed
 from tipbench.sim.oracle import noisy_oracle
 from tipbench.sim.runner import simulate
 from tipbench.sim.trace import compared
+from tipbench.workflows.simulating import curves_of
 
 if TYPE_CHECKING:
     from tipbench.bandit.ridge import Array
@@ -120,6 +121,16 @@ def test_drift_hurts_those_who_cannot_forget_more() -> None:
     assert forgets < keeps
 
 
+def test_hybrid_forgets_enough_to_follow_people_who_change() -> None:
+    """By its defaults it loses less after tastes have changed than one that forgets nothing."""
+    draws = drawn("drift", seeds=4, users=20, rounds=200)
+    forgets, never = (
+        simulate(policies.make("hybrid", **how), draws, serve_seed=STREAM).regret[100:].mean()
+        for how in ({}, {"discount": 1.0, "own_discount": 1.0})
+    )
+    assert forgets < never - 0.002
+
+
 def test_the_oracle_is_nearly_perfect() -> None:
     """The noisy oracle has a little regret, far less than any policy; without noise it has none."""
     draws = drawn()
@@ -149,10 +160,19 @@ def test_a_trace_by_seed_persona_and_round() -> None:
     end, mean, low, high = trace.curve()[-1]
     assert end == 30
     assert mean == pytest.approx(trace.by_seed().mean())
+    assert low is not None
+    assert high is not None
     assert low < mean < high
     assert trace.summary() is not None
-    assert ran("egreedy", seeds=1).summary() is None
     assert [point[0] for point in trace.curve(points=4)] == [1, 11, 20, 30]
+
+
+def test_one_seed_has_no_interval() -> None:
+    """Neither over all rounds nor at any of them: a band without width would look certain."""
+    trace = ran("egreedy", seeds=1)
+    assert trace.summary() is None
+    assert {(low, high) for _, _, low, high in trace.curve()} == {(None, None)}
+    assert list(curves_of(trace.curve())) == ["regret_so_far"]
 
 
 def test_comparisons_are_paired() -> None:

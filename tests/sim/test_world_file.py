@@ -94,6 +94,7 @@ MISTAKES = {
     ),
     "the same key twice": ("taste: 0.3", "overlap: 1", 5, "already given on line 4"),
     "an unknown suite": ("taste: 0.3", "suite: tipp", 4, "'suite' cannot be used"),
+    "a file that is not there": ("taste: 0.3", "extends: nowhere.yaml", 4, "which is not there"),
     "an unknown world": ("taste: 0.3", "extends: drfit", 4, "did you mean 'drift'?"),
 }
 

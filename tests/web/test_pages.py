@@ -253,3 +253,9 @@ def test_the_api_is_described(pages: Api) -> None:
     assert "error" in refused.json()
     assert pages.nobody.get("/openapi.json").status_code == 401
     assert len(page.encode()) < 150_000
+
+
+def test_without_an_airflow_no_page_says_a_word_of_it(pages: Api) -> None:
+    """No button, no field, no route in the description."""
+    for path in ("/experiments", "/jobs", "/system", "/docs", "/openapi.json"):
+        assert "irflow" not in pages.admin.get(path).text, path

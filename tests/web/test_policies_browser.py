@@ -87,7 +87,6 @@ def until_it_is_passed(page: Page) -> None:
         page.get_by_label("Challenger").select_option("hybrid")
         for name, value in size.items():
             page.get_by_role("spinbutton", name=name).fill(value)
-        page.locator("#gate-guardrail").evaluate("field => { field.value = '0.5' }")
         page.keyboard.press("Enter")
         page.wait_for_url("**/jobs/*")
         page.locator("#told", has_text="Done.").wait_for(timeout=90_000)

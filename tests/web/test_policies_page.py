@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_with_much_the_page_tells_it_all_and_stays_light(pages: Api) -> None:
     for route in ("/recommend", "/score/egreedy/v2", "/score/hybrid", "/score/linucb", "/score/thompson"):
         serve(pages, route, 14)
     old = keep(gate_record(outcome="refused", held_ms=1000), home() / "gates")
-    keep(gate_record(rounds=50), home() / "gates")
+    keep(gate_record(), home() / "gates")
     html = pages.admin.get("/policies").text
     text = text_of(html)
     assert len(html.encode()) < HEAVIEST
@@ -64,9 +64,27 @@ def test_with_much_the_page_tells_it_all_and_stays_light(pages: Api) -> None:
     assert 'class="curve s1"' in html
     assert "2 gates so far" in text
     assert "Promote hybrid" in text
-    assert "Only a challenger that passed can be promoted." in text_of(
+    assert "It promotes nobody: it was not passed but refused" in text_of(
         pages.admin.get(f"/policies?gate={old}").text
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"world_hash": "x", "world": "drift"}, "it was held in the world drift, and what counts is tip"),
+        ({"champion_version": "1-old"}, "it was against another version of egreedy"),
+        ({"guardrail": 0.4}, "be worse by 0.4"),
+    ],
+)
+def test_a_gate_that_would_be_refused_has_no_button(pages: Api, changes: dict[str, Any], says: str) -> None:
+    """The page says why, as whoever promotes would be told."""
+    record = gate_record()
+    record["plan"] |= changes
+    keep(record, home() / "gates")
+    text = text_of(pages.admin.get("/policies").text)
+    assert says in text
+    assert "Promote hybrid" not in text
 
 
 def test_a_gate_that_is_not_there_is_a_page_that_says_so(pages: Api) -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tipbench.api import bench, description, health, hooks, jobs, judging, policies, tip_reports, tokens
+from tipbench.api import (
+    airflow,
+    bench,
+    description,
+    health,
+    hooks,
+    jobs,
+    judging,
+    policies,
+    tip_reports,
+    tokens,
+)
 from tipbench.api.errors import error_response, handle_errors
 from tipbench.api.hooks import background
 from tipbench.api.tip_description import describe_tips
@@ -14,6 +25,7 @@ __all__ = [
     "TIP_PATHS",
     "Door",
     "TipRoutes",
+    "airflow_routers",
     "background",
     "describe_tips",
     "error_response",
@@ -26,6 +38,11 @@ __all__ = [
 def tip_routers() -> list[APIRouter]:
     """What is served beside the tip routes where nothing but tips is."""
     return [health.alive, tip_reports.router]
+
+
+def airflow_routers() -> list[APIRouter]:
+    """What is served beside all else where there is an Airflow."""
+    return [airflow.router]
 
 
 def routers() -> list[APIRouter]:

@@ -15,6 +15,7 @@ from tipbench.ledger import public_uri
 from tipbench.settings import RUN_SETTINGS, Settings, default_of, home, table
 from tipbench.suite import load_suite
 from tipbench.workflows.collect import make_grid
+from tipbench.workflows.dag_conf import WAYS, Asked
 from tipbench.workflows.service_state import Service
 
 _NAMES = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
@@ -93,9 +94,20 @@ def shown_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_request() -> type[BaseModel]:
     """The body of a request to collect. Values are taken as loosely as the command line takes them."""
-    fields: dict[str, Any] = {row.name: _field(row) for row in run_rows()}
+    return _request("RunRequest", {})
+
+
+def airflow_request() -> type[BaseModel]:
+    """The body of a request to collect on Airflow: the same, and which hosts share the work."""
+    hosts = {**_NAMES, "description": "Ollama hosts to share the models among; none is `ollama_url` alone"}
+    way = {"enum": list(WAYS), "description": "what the run waits for before it makes the leaderboard"}
+    return _request("AirflowRequest", {"hosts": _nullable(hosts), "wait_for_judge": _nullable(way)})
+
+
+def _request(name: str, more: Mapping[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {row.name: _field(row) for row in run_rows()} | dict(more)
     return create_model(
-        "RunRequest",
+        name,
         # Names that are not known are refused where the values are checked, with all else that is wrong.
         __config__=ConfigDict(extra="allow", json_schema_extra={"additionalProperties": False}),
         __doc__="What to collect. What is left out, or null, takes its default.",
@@ -105,8 +117,11 @@ def run_request() -> type[BaseModel]:
 
 def _field(row: Row[Any]) -> tuple[Any, Any]:
     schema = {**_SCHEMAS[type(default_of(row))], "description": row.metadata["help"]}
-    nullable = {"anyOf": [schema, {"type": "null"}]}
-    return Annotated[Any, WithJsonSchema(nullable)], None
+    return _nullable(schema)
+
+
+def _nullable(schema: Mapping[str, Any]) -> tuple[Any, Any]:
+    return Annotated[Any, WithJsonSchema({"anyOf": [dict(schema), {"type": "null"}]})], None
 
 
 def checked_settings(service: Service, values: Mapping[str, Any]) -> Settings:
@@ -144,6 +159,26 @@ def collection_settings(service: Service, values: Mapping[str, Any]) -> Settings
     except NotFound as error:
         raise BadFields({"prompts": str(error)}) from None
     return settings
+
+
+def airflow_settings(service: Service, values: Mapping[str, Any]) -> tuple[Settings, Asked]:
+    """As `collection_settings`, with what a run on Airflow is told beside; every field that is wrong."""
+    own = {name: values[name] for name in ("hosts", "wait_for_judge") if name in values}
+    rest = {name: value for name, value in values.items() if name not in own}
+    wrong: dict[str, str] = {}
+    for name, value in own.items():
+        try:
+            _check_texts(name, value)
+            service.asked_of_airflow(**{"hosts": None, "wait_for_judge": None, name: value})
+        except BadSetting as error:
+            wrong[name] = error.message
+    try:
+        settings = collection_settings(service, rest)
+    except BadFields as error:
+        raise BadFields({**error.fields, **wrong}) from None
+    if wrong:
+        raise BadFields(wrong)
+    return settings, service.asked_of_airflow(own.get("hosts"), own.get("wait_for_judge"))
 
 
 def _check_texts(name: str, value: object) -> None:

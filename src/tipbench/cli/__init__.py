@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from tipbench.cli import (
+    airflow,
     bandit,
     bench,
     compare,
@@ -43,6 +46,14 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - what Typer calls it w
         raise typer.Exit
 
 
+class _Commands(TyperGroup):
+    """Every command; `airflow` is listed only for people who have one."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer does not export its type
+        names = super().list_commands(ctx)
+        return [name for name in names if name != "airflow" or os.environ.get("TIPBENCH_AIRFLOW_URL")]
+
+
 def _print_home(value: bool) -> None:  # noqa: FBT001 - as above
     if value:
         say(str(home().absolute()))
@@ -51,6 +62,7 @@ def _print_home(value: bool) -> None:  # noqa: FBT001 - as above
 
 app = typer.Typer(
     name="tipbench",
+    cls=_Commands,
     help="Which small local model and which prompt should I ship? An answer with proof, on your own machine.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -94,6 +106,7 @@ app.add_typer(suite.app, name="suite")
 app.add_typer(engine.app, name="engine")
 app.add_typer(token.app, name="token")
 app.add_typer(bandit.app, name="bandit")
+app.add_typer(airflow.app, name="airflow")
 
 
 def main() -> NoReturn:

@@ -73,6 +73,15 @@ def events_file(path: str) -> Iterator[Emit]:
 
 def _sentence(event: Event) -> str | None:
     """What is worth a line whether or not there is a bar."""
+    return _of_a_task(event) if event["event"] == "task" else _of_a_cell(event)
+
+
+def _of_a_task(event: Event) -> str:
+    again = f", try {event['tries']}" if event["tries"] > 1 else ""
+    return f"{event['name']}: {str(event['state']).replace('_', ' ')}{again}"
+
+
+def _of_a_cell(event: Event) -> str | None:
     match event["event"]:
         case "notice":
             return str(event["message"])
@@ -194,6 +203,11 @@ class _Bars:
     def _on_judged(self, event: Event) -> None:
         unread = f"{event['unread']} unread" if event["unread"] else ""
         self._progress.update(self._task("judging", event["total"]), completed=event["done"], speed=unread)
+
+    def _on_dag_run(self, event: Event) -> None:
+        done = sum(task["state"] in {"success", "skipped"} for task in event["tasks"])
+        task = self._task("tasks", len(event["tasks"]))
+        self._progress.update(task, total=len(event["tasks"]), completed=done, speed=event["state"])
 
     def _on_summary(self, event: Event) -> None:
         if "recording" in self._tasks and not event["unrecorded"]:

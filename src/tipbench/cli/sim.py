@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -179,7 +179,7 @@ def ope(
 
     found = ask_log(challenger, since=since)
     if as_json:
-        print_json(asdict(found))
+        print_json(found.as_dict())
     else:
         say(f"{found.stance}: {found.reason}.")
         _print_off_policy(found)
@@ -246,7 +246,7 @@ def _print_report(report: SimReport) -> None:
         (
             row.policy,
             f"{row.regret:.4f}",
-            f"{row.interval.low:.4f} to {row.interval.high:.4f}" if row.interval else "–",
+            _bounds(row.interval) if row.interval else "–",
             f"{row.reward:.3f}",
             *(f"{row.personas[name]:.4f}" for name in personas),
         )
@@ -263,7 +263,7 @@ def _print_gate(gated: Gated) -> None:
     plan, verdict = gated.plan, gated.verdict
     say(verdict.reason, style="bold")
     kind = f"gate {gated.gate_id}, number {plan.number}" if gated.gate_id else "rehearsal; --record decides"
-    size = f"{plan.n} seeds × {plan.users} users × {plan.rounds} rounds"
+    size = f"{count(plan.n, 'seed')} × {count(plan.users, 'user')} × {count(plan.rounds, 'round')}"
     say(f"{kind}; {size}; intervals of {100 * (1 - plan.level):.4g} %")
     rows = [_gain("all", verdict.overall, f"> {plan.margin:g}")]
     rows += [_gain(name, each, f"> -{plan.guardrail:g}") for name, each in verdict.personas.items()]
@@ -276,14 +276,19 @@ def _print_gate(gated: Gated) -> None:
 
 
 def _gain(name: str, each: Interval, needed: str) -> tuple[str, str, str, str]:
-    return name, f"{each.mean:.4f}", f"{each.low:.4f} to {each.high:.4f}", needed
+    return name, f"{each.mean:.4f}", _bounds(each), needed
+
+
+def _bounds(each: Interval) -> str:
+    """As a dash where nothing can be said."""
+    return f"{each.low:.4f} to {each.high:.4f}" if math.isfinite(each.high - each.low) else "–"
 
 
 def _print_off_policy(found: OffPolicy) -> None:
     if found.logged is None:
         return
     rows = [
-        (name, f"{each.mean:.4f}", f"{each.low:.4f} to {each.high:.4f}")
+        (name, f"{each.mean:.4f}", _bounds(each))
         for name, each in (
             ("as served", found.logged),
             ("SNIPS", found.snips),
@@ -293,4 +298,5 @@ def _print_off_policy(found: OffPolicy) -> None:
         if each is not None
     ]
     print_rows(("mean reward", "estimate", "95 % interval"), rows, right=("estimate",))
-    say(f"{found.n} decisions of {count(found.users, 'user')}, effective sample size {found.effective:.0f}")
+    by = f"{count(found.n, 'decision')} of {count(found.users, 'user')}"
+    say(f"{by}, effective sample size {found.effective:.0f}")

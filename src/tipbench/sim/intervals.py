@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Differences this small are rounding. All of one sign, they would else be taken for certainty.
 _DIGITS = 12
+# Where nearly all values are one cluster's, nothing can be said of the others.
+_LEAST_FREE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +51,34 @@ def bounds(values: Array, *, level: float) -> tuple[Array, Array, Array]:
     return mean, mean - half, mean + half
 
 
-def clustered(values: Array, clusters: Array, *, level: float, scale: float = 1.0) -> Interval:
+def clustered(
+    values: Array, clusters: Array, *, level: float, scale: float = 1.0, mass: Array | None = None
+) -> Interval:
     """The mean of values that belong together in clusters (numbered from 0), and its interval.
 
     What one user does is not independent of what the same user did before: the deviations of a cluster are
-    added up before they are squared, and there are as many degrees of freedom as clusters, less one.
-    `scale` is by how much a value moves the estimate (for a ratio, one over the mean of its denominator).
+    added up before they are squared. A cluster that is a large share of all pulls the mean towards itself, so
+    it counts by how far the mean would go without it, and there are as many degrees of freedom as the
+    clusters would be if they were alike in size, less one.
+    `scale` is by how much a value moves the estimate (for a ratio, one over the mean of its denominator), and
+    `mass` what a value counts for in its cluster's size (there, its denominator).
     """
-    n, users = len(values), int(clusters.max()) + 1
-    mean = float(values.mean())
-    sums = np.bincount(clusters, weights=values - mean, minlength=users)
-    spread = math.sqrt(float((sums**2).sum()) * users / max(users - 1, 1)) / n * scale
-    half = t_quantile(0.5 + (1 - level) / 2, users - 1) * spread if users > 1 else math.inf
+    n, mean = len(values), float(values.mean())
+    size = np.bincount(clusters, weights=mass)
+    share = size / size.sum()
+    alike = 1.0 / float((share**2).sum())
+    if alike - 1.0 < _LEAST_FREE:
+        return Interval(mean=mean, low=-math.inf, high=math.inf, n=n)
+    without = np.bincount(clusters, weights=values - mean) / (1.0 - share)
+    spread = math.sqrt(float((without**2).sum()) * (1.0 - 1.0 / len(share))) / n * scale
+    half = t_quantile(0.5 + (1 - level) / 2, alike - 1.0) * spread
     return Interval(mean=mean, low=mean - half, high=mean + half, n=n)
+
+
+def finite(value: Any) -> Any:  # noqa: ANN401 - JSON-like data of any shape
+    """The same with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

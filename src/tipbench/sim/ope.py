@@ -6,12 +6,13 @@ promotion, and never bring one about; with too small a sample they say nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tipbench.sim.intervals import Interval, clustered
+from tipbench.sim.intervals import Interval, clustered, finite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,11 @@ class OffPolicy:
     doubly_robust: Interval | None = None
     gain: Interval | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it: a bound that is not there is None."""
+        plain: dict[str, Any] = finite(asdict(self))
+        return plain
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Columns:
@@ -80,7 +86,7 @@ def estimate(
     logged = clustered(columns.reward, columns.user, level=level)
     robust = columns.would + columns.weight * (columns.reward - columns.done)
     gain = clustered(robust - columns.reward, columns.user, level=level)
-    enough = effective >= fewest_effective and users >= fewest_users
+    enough = effective >= fewest_effective and users >= fewest_users and math.isfinite(gain.high)
     stance: Stance = "neutral" if not enough else "veto" if gain.high < 0 else "no objection"
     return OffPolicy(
         stance=stance,
@@ -99,6 +105,8 @@ _NOTHING = "no decision with a reward was logged, so the log says nothing"
 
 
 def _reason(stance: Stance, effective: float, users: int, gain: Interval, fewest: tuple[float, int]) -> str:
+    if stance == "neutral" and not math.isfinite(gain.high):
+        return "nearly all that was logged is of one user, so the log says nothing"
     if stance == "neutral":
         return (
             f"the logged decisions are worth {effective:.0f} of its own, of {users} users; an estimate needs "
@@ -124,7 +132,8 @@ def snips(weights: Array, rewards: Array, users: Array, *, level: float) -> Inte
     if total <= 0:
         return Interval(mean=0.0, low=-np.inf, high=np.inf, n=len(weights))
     value = float((weights * rewards).sum()) / total
-    moved = clustered(weights * (rewards - value), users, level=level, scale=len(weights) / total)
+    scale = len(weights) / total
+    moved = clustered(weights * (rewards - value), users, level=level, scale=scale, mass=weights)
     half = moved.high - moved.mean
     return Interval(mean=value, low=value - half, high=value + half, n=len(weights))
 

@@ -166,10 +166,13 @@ class HttpService:
     @contextmanager
     def at(cls, url: str, *, token: str = "") -> Iterator[HttpService]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        wrong = BadInput(f"--url: {url!r} is not an address such as http://127.0.0.1:8801")
+        if not url.startswith(("http://", "https://")):
+            raise wrong
         try:
             opened = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S)
         except (httpx.InvalidURL, ValueError):
-            raise BadInput(f"--url: {url!r} is not an address such as http://127.0.0.1:8801") from None
+            raise wrong from None
         with opened as client:
             service = cls(client, url)
             with service._pool:

@@ -16,6 +16,7 @@ from tipbench.bandit.formulae import Dial
 from tipbench.bandit.policy import Memory
 from tipbench.bandit.profiles import Profile, Tally
 from tipbench.sim.ope import Logged
+from tipbench.sim.strangers import theirs, weighed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +87,8 @@ class _Student:
         self.profiles[each.user] = profile
 
     def learn(self, each: Served, x: Array, reward: float) -> None:
-        taught = self.policy.learn(self._memory(each.user), x[each.chosen], np.asarray(reward))
+        with theirs(self.policy):
+            taught = self.policy.learn(self._memory(each.user), x[each.chosen], np.asarray(reward))
         if taught.own is not None:
             self.own[each.user] = taught.own
         self.pooled = taught.pooled
@@ -98,7 +100,7 @@ class _Student:
             chosen=each.chosen,
             propensity=each.propensity,
             reward=reward,
-            target=self.policy.weigh(self._memory(each.user), x).propensities,
+            target=weighed(self.policy, self._memory(each.user), x),
         )
 
     def _memory(self, user: str) -> Memory:

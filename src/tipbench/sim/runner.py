@@ -16,6 +16,7 @@ from tipbench.bandit.features import FEATURES, Decisions, matrix
 from tipbench.bandit.formulae import Dial
 from tipbench.bandit.policy import Memory
 from tipbench.sim.histories import Ended, Histories
+from tipbench.sim.strangers import theirs, weighed
 from tipbench.sim.trace import Trace
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 def simulate(
     policy: Policy, draws: Draws, *, serve_seed: bytes, tick: Callable[[int], None] | None = None
 ) -> Trace:
-    """What the policy does in this world when it explores by a service's seed. `tick` is told every round."""
+    """What the policy does in this world when it explores by a service's seed. `tick` is told every round.
+
+    PolicyFailed where it raises, or gives what are no probabilities: as a service would refuse it.
+    """
     run = Run(policy, draws)
     explore = draws.exploration(serve_seed)
     for round_ in range(len(explore)):
@@ -56,7 +60,8 @@ class Run:
     def __init__(self, policy: Policy, draws: Draws) -> None:
         rounds, seeds, users, _ = draws.shape
         self.policy, self.draws, self.scenery = policy, draws, draws.scenery
-        self.memory = policy.fresh(own=(seeds, users), pooled=(seeds, 1))
+        with theirs(policy):
+            self.memory = policy.fresh(own=(seeds, users), pooled=(seeds, 1))
         self.histories = Histories(seeds, users, len(self.scenery.world.kinds))
         self.chosen = np.zeros((rounds, seeds, users), dtype=int)
         self.propensity = np.zeros((rounds, seeds, users))
@@ -78,7 +83,7 @@ class Run:
 
     def weigh(self, round_: int, x: Array) -> Array:  # noqa: ARG002 - for those who override it
         """(S, U, K): the propensities of the candidates x (S, U, K, D)."""
-        return self.policy.weigh(self.memory, x).propensities
+        return weighed(self.policy, self.memory, x)
 
     def _features(self, round_: int, kinds: Array) -> Array:
         """(S, U, K, D). Users of whom something is known beforehand are seen with it, by policies of v2."""
@@ -144,7 +149,8 @@ class Run:
             pooled=pooled.at(seed, 0) if pooled is not None else None,
         )
         x = self.rows[wave.round % self.latest, seed, user]
-        taught = self.policy.learn(part, x, self.reward(wave).astype(float))
+        with theirs(self.policy):
+            taught = self.policy.learn(part, x, self.reward(wave).astype(float))
         if own is not None and taught.own is not None:
             _put(own, (seed, user), taught.own)
         if pooled is not None and taught.pooled is not None:

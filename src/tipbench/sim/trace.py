@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from tipbench.sim.intervals import Interval, bounds, interval
 if TYPE_CHECKING:
     from tipbench.bandit.ridge import Array
     from tipbench.sim.draws import Draws
+
+
+Curve: TypeAlias = "list[tuple[int, float, float | None, float | None]]"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,16 +59,19 @@ class Trace:
         """Regret per round over seeds; None on one seed, which has no interval."""
         return interval(self.by_seed(), level=level) if len(self.draws.seeds) > 1 else None
 
-    def curve(self, *, points: int = 50, level: float = 0.05) -> list[tuple[int, float, float, float]]:
-        """(round, mean, low, high) of the regret per round up to there, at evenly spread rounds."""
+    def curve(self, *, points: int = 50, level: float = 0.05) -> Curve:
+        """(round, mean, low, high) of the regret per round up to there, at evenly spread rounds; on one seed
+        there is no interval, and low and high are None.
+        """
         rounds, seeds = self.chosen.shape[:2]
         up_to = self.regret.mean(axis=2).cumsum(axis=0) / np.arange(1, rounds + 1)[:, None]
         ends = np.unique(np.linspace(0, rounds - 1, min(points, rounds)).round().astype(int))
         rows = up_to[ends]
-        mean, low, high = bounds(rows, level=level) if seeds > 1 else (rows[:, 0],) * 3
+        if seeds == 1:
+            return [(int(end) + 1, float(mean), None, None) for end, [mean] in zip(ends, rows, strict=True)]
         return [
-            (int(end) + 1, float(a), float(b), float(c))
-            for end, a, b, c in zip(ends, mean, low, high, strict=True)
+            (int(end) + 1, float(mean), float(low), float(high))
+            for end, mean, low, high in zip(ends, *bounds(rows, level=level), strict=True)
         ]
 
 

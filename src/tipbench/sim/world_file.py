@@ -71,11 +71,13 @@ def _base(form: Form, path: Path, seen: tuple[Path, ...]) -> World | None:
     name = form.text("extends")
     if name is None:
         return None
-    beside = path.parent / name
+    beside, line = path.parent / name, form.nodes["extends"].line
     try:
         place = beside if name not in SHIPPED and beside.is_file() else _find(name)
     except NotFound as error:
-        raise SuiteError(path, str(error), line=form.nodes["extends"].line) from None
+        raise SuiteError(path, str(error), line=line) from None
+    if not place.exists():
+        raise SuiteError(path, f"'extends' names the file {name}, which is not there", line=line)
     return _load(place, seen=(*seen, path.resolve()))
 
 

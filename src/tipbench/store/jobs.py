@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tipbench.store.database import Database, Row
 
-Kind = Literal["collect", "judge", "sim", "gate"]
+Kind = Literal["collect", "judge", "sim", "gate", "airflow"]
 State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 
 

@@ -14,6 +14,7 @@ from tipbench.web.paging import paged
 from tipbench.web.render import address, ago, page, part
 from tipbench.workflows.access import Principal
 from tipbench.workflows.browse import experiments
+from tipbench.workflows.job_command import without_login
 from tipbench.workflows.service_state import Service, now_ms
 
 if TYPE_CHECKING:
@@ -55,7 +56,16 @@ def the_experiments(request: Request, number: int = 1, _who: Principal = need("a
         paging=paging,
         ledger=settings.mlflow_url or "the embedded store",
         running=at_work(service),
+        airflow=_airflow(service),
     )
+
+
+def _airflow(service: Service) -> dict[str, str] | None:
+    """What the dialog offers of Airflow, where there is one: the hosts that are known here."""
+    if not service.config.airflow_url:
+        return None
+    known = dict.fromkeys(without_login(url) for url in service.config.ollama_urls)
+    return {"hosts": ", ".join(known)}
 
 
 def experiment_row(one: ExperimentSummary, now: int) -> ExperimentRow:

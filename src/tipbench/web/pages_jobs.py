@@ -9,13 +9,15 @@ from fastapi import APIRouter, Request, Response
 
 from tipbench.compare import figures
 from tipbench.web import prose
+from tipbench.web.dag_sheet import dag_sheet
 from tipbench.web.guard import as_sentence, need
 from tipbench.web.render import address, ago, page
 from tipbench.web.simulated import result_of
 from tipbench.workflows.access import Principal
+from tipbench.workflows.dag_following import waits_for_judge
 from tipbench.workflows.job_states import LIVE
 from tipbench.workflows.jobs import RESUMABLE
-from tipbench.workflows.service_state import Service, now_ms
+from tipbench.workflows.service_state import COLLECTIONS, Service, now_ms
 
 if TYPE_CHECKING:
     from tipbench.store import Job
@@ -23,7 +25,13 @@ if TYPE_CHECKING:
 
 router = APIRouter(include_in_schema=False)
 
-KINDS = {"collect": "collection", "judge": "judging", "sim": "simulation", "gate": "gate"}
+KINDS = {
+    "collect": "collection",
+    "judge": "judging",
+    "sim": "simulation",
+    "gate": "gate",
+    "airflow": "collection on Airflow",
+}
 SIMULATED = frozenset({"sim", "gate"})
 _SIZE = 30
 _LOG_LINES = 200
@@ -76,9 +84,10 @@ def the_job(request: Request, job_id: str, _who: Principal = need("admin")) -> R
         took=_took(job),
         live=job.state in LIVE,
         resumable=job.state in RESUMABLE,
-        judge_next=job.state == "done" and job.kind == "collect",
+        judge_next=_is_to_judge(job, progress),
         simulated=job.kind in SIMULATED,
         result=result_of(job, progress),
+        dag=dag_sheet(job, progress),
         numbers=_numbers(progress) if job.state in LIVE else (),
         progress=progress,
         bars=[*(_bar(model, live=job.state in LIVE) for model in progress.models), *_judging(progress)],
@@ -86,6 +95,12 @@ def the_job(request: Request, job_id: str, _who: Principal = need("admin")) -> R
         why=prose.code(_why(service.jobs.reason(job))),
         log=service.jobs.log(job_id, tail=_LOG_LINES),
     )
+
+
+def _is_to_judge(job: Job, progress: Progress) -> bool:
+    """Whether judging is what comes next: after a collection, and where a run on Airflow waits for it."""
+    waits = job.kind == "airflow" and job.state in LIVE and waits_for_judge(progress.summary or {})
+    return waits or (job.state == "done" and job.kind in COLLECTIONS)
 
 
 def _numbers(progress: Progress) -> list[tuple[str, str]]:
@@ -140,6 +155,8 @@ def told(job: Job, progress: Progress) -> str:
     """Where the job stands, in plain words."""
     if job.kind in SIMULATED:
         return _told_of_simulation(job, progress)
+    if job.kind == "airflow":
+        return _told_of_airflow(job, progress)
     if job.kind == "judge" and job.state == "done" and progress.to_judge is None:
         return "Done."  # rules judge at once: they tell of no tip by itself
     return {
@@ -149,6 +166,20 @@ def told(job: Job, progress: Progress) -> str:
         "failed": f"It failed: {_far(progress)}.",
         "cancelled": f"Cancelled: {_far(progress)}. What was done is kept.",
         "interrupted": f"It was broken off: {_far(progress)}. What was done is kept.",
+    }[job.state]
+
+
+def _told_of_airflow(job: Job, progress: Progress) -> str:
+    """A job that was broken off may have left its run going."""
+    sheet = dag_sheet(job, progress)
+    far = sheet.told if sheet else "nothing is known of the DAG run yet"
+    return {
+        "queued": "It waits for its turn.",
+        "running": f"At work: {far}.",
+        "done": f"Done: {far}.",
+        "failed": f"It failed: {far}.",
+        "cancelled": f"Cancelled; when last seen, {far}. What was done is kept.",
+        "interrupted": f"Nobody follows it: when last seen, {far}.",
     }[job.state]
 
 

@@ -65,7 +65,10 @@ def _of_simulation(summary: Mapping[str, Any]) -> Result | None:
     if not series:
         return None
     best = series[0]
-    sentence = f"{best.name} has the least regret: {figures.number(best.last[1], 4)} per round."
+    least = figures.number(best.last[1], 4)
+    sentence = f"{best.name} has the least regret: {least} per round."
+    if len(series) > 1 and best.last[1] == series[-1].last[1]:
+        sentence = f"All policies have the same regret: {least} per round."
     return Result(sentence=sentence, curves=regret_chart(series, title="Regret of each policy"))
 
 
@@ -79,4 +82,7 @@ def _series(summary: Mapping[str, Any]) -> Iterator[Series]:
 
 
 def _is_point(point: object) -> bool:
-    return isinstance(point, list) and len(point) == 4 and all(isinstance(one, (int, float)) for one in point)
+    if not isinstance(point, list) or len(point) != 4:
+        return False
+    known = point[:2] if point[2:] == [None, None] else point  # on one seed there are no bounds
+    return all(isinstance(one, (int, float)) for one in known)

@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from tipbench.errors import TipbenchError
+from tipbench.workflows.dag_following import waits_for_judge
 from tipbench.workflows.recording import synced_ledger
-from tipbench.workflows.service_state import now_ms
+from tipbench.workflows.service_state import COLLECTIONS, now_ms
 from tipbench.workflows.webhooks import announce
 
 if TYPE_CHECKING:
@@ -41,14 +42,20 @@ class Announcer:
 
     def look(self) -> int:
         """Announce what has become ready since; how many batches that were."""
-        return sum(self._announced(job) for job in self._ended())
+        return sum(self._announced(job) for job in self._ready())
 
-    def _ended(self) -> Collection[Job]:
+    def _ready(self) -> Collection[Job]:
         newest: dict[str, Job] = {}
         for job in self._service.jobs.page(limit=50):
-            if _has_ended(job):
+            if _has_ended(job) or self._waits(job):
                 newest.setdefault(job.experiment, job)
         return newest.values()
+
+    def _waits(self, job: Job) -> bool:
+        """Whether it is a run on Airflow that waits for the judge, and so will not end before."""
+        if job.kind != "airflow" or job.state != "running":
+            return False
+        return waits_for_judge(self._service.jobs.progress(job.job_id).summary or {})
 
     def _announced(self, job: Job) -> bool:
         """What is wrong with one experiment keeps no other one from being announced."""
@@ -98,4 +105,4 @@ def _is_in(settings: Settings, sent: Delivery) -> bool:
 
 def _has_ended(job: Job) -> bool:
     fresh = now_ms() - (job.ended_ms or 0) < _FRESH_MS
-    return job.kind == "collect" and job.state in {"done", "failed"} and fresh
+    return job.kind in COLLECTIONS and job.state in {"done", "failed"} and fresh

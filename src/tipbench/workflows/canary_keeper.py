@@ -34,6 +34,12 @@ class CanaryKeeper:
         self._audit = audit
         self._watch: CanaryWatch | None = None
         self._rest_until = 0.0
+        self._stood: tuple[int, Trial] | None = None
+
+    def trial(self, active: Active) -> Trial | None:
+        """How this canary stood when it was last looked at; None before that."""
+        stood = self._stood
+        return stood[1] if stood is not None and stood[0] == active.revision else None
 
     def look(self, was: str | None, active: Active) -> Active:
         """What is active after a look. `was` is how it is written in the books."""
@@ -47,6 +53,7 @@ class CanaryKeeper:
             return active
         self._watch.catch_up()
         trial = self._watch.trial(now_ms=now_ms())
+        self._stood = active.revision, trial
         now = time.monotonic()
         self._rest_until = now + (now - began) / _SHARE_OF_TIME
         return active if trial.ruling == "wait" else self._end(was, ended(active, trial))

@@ -67,6 +67,7 @@ class PlanView:
     champion: str
     champion_version: str
     world: str
+    world_hash: str
     number: int
     n: int
     users: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from tipbench.ledger import Note, open_ledger
 from tipbench.settings import home
 from tipbench.sim.draws import check_size, draw
 from tipbench.sim.gate import GatePlan, decide
+from tipbench.sim.intervals import finite
 from tipbench.sim.oracle import noisy_oracle
 from tipbench.sim.runner import simulate
 from tipbench.sim.scenery import scenery
@@ -160,17 +160,8 @@ def _record(plan: GatePlan, verdict: Verdict, traces: tuple[Trace, Trace], start
         },
         "curves": {"challenger": traces[0].curve(), "champion": traces[1].curve()},
     }
-    plain: dict[str, Any] = json.loads(json.dumps(_finite(record)))
+    plain: dict[str, Any] = json.loads(json.dumps(finite(record)))
     return plain
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401 - JSON-like data of any shape
-    """The same with None for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _tell_ledger(gated: Gated, gate_id: str, started_ms: int, settings: Settings, emit: Emit) -> None:

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from tipbench.errors import BadSetting
-from tipbench.settings import Settings, default_of, home, table
+from tipbench.settings import RUN_SETTINGS, Settings, default_of, home, table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from dataclasses import Field
     from pathlib import Path
 
+    from tipbench.store import Job
+
 JUDGING = (
     "experiment", "mlflow_url", "mlflow_host_header", "suite", "ollama_url", "max_model_b", "engine", "gguf",
     "keep_alive", "pull", "evict", "wait", "timeout", "retries", "unload_timeout",
 )  # fmt: skip
 SIMULATING = ("mlflow_url", "mlflow_host_header")
+ON_AIRFLOW = (*RUN_SETTINGS, "mlflow_host_header")
 
 _KEPT = frozenset(
     {
@@ -36,6 +39,26 @@ _KEPT = frozenset(
 )
 # MLflow's own login and where it keeps artifacts; how llama.cpp uses the processor.
 _KEPT_FAMILIES = ("LC_", "MLFLOW_", "AWS_", "AZURE_", "GOOGLE_", "OMP_", "GOMP_", "GGML_", "CUDA_")
+
+
+def job_arguments(job: Job, settings: Settings, *, events: Path) -> list[str]:
+    """The command line of a job; a BadSetting names a value that none can carry."""
+    if job.kind == "collect":
+        return collect_arguments(settings, events=events)
+    if job.kind == "airflow":
+        return airflow_arguments(
+            settings,
+            run_id=run_name(job.job_id),
+            hosts=job.params["hosts"],
+            wait_for_judge=job.params["wait_for_judge"],
+            events=events,
+        )
+    if job.kind == "gate":
+        return gate_arguments(settings, job.params["asked"], events=events)
+    if job.kind == "sim":
+        return sim_arguments(settings, job.params["asked"], events=events)
+    same_family = bool(job.params["same_family"])
+    return judge_arguments(settings, job.params["judge"], same_family=same_family, events=events)
 
 
 def collect_arguments(settings: Settings, *, events: Path) -> list[str]:
@@ -55,6 +78,23 @@ def judge_arguments(settings: Settings, judge: str, *, same_family: bool, events
         *kin,
         "--json",
         f"--events={events}",
+    ]
+
+
+def run_name(job_id: str) -> str:
+    """The name of a job's run on Airflow: a job that is resumed finds its own again."""
+    return f"tipbench-{job_id}"
+
+
+def airflow_arguments(
+    settings: Settings, *, run_id: str, hosts: Collection[str], wait_for_judge: str, events: Path
+) -> list[str]:
+    """The same for a collection on Airflow, whose run has this name whenever the job is started."""
+    told = {"hosts": ",".join(hosts), "wait-for-judge": wait_for_judge, "run-id": run_id}
+    options = [f"--{name}={_sendable(name, text)}" for name, text in told.items()]
+    return [
+        *("airflow", "run", *settings_argv(settings, only=ON_AIRFLOW), *options),
+        *("--json", f"--events={events}"),
     ]
 
 

@@ -211,6 +211,10 @@ class Fold:
         left_over = ", left over from an earlier run" if event.get("ours") else ""
         self._notices.append(f"unloading {event.get('model')}{left_over}")
 
+    def _on_dag_run(self, event: Event) -> None:
+        """All of a run on Airflow as it is now: what it comes to so far."""
+        self._summary = {name: value for name, value in event.items() if name not in {"event", "at"}}
+
     def _on_summary(self, event: Event) -> None:
         self._summary = {name: value for name, value in event.items() if name not in {"event", "at"}}
         self._recording_left = int(event.get("unrecorded", 0))

@@ -18,18 +18,18 @@ from tipbench.ledger.locks import file_lock
 from tipbench.settings import Settings, table
 from tipbench.store import Job, new_job_id
 from tipbench.workflows import job_outcome
+from tipbench.workflows.airflow_address import VARIABLES
 from tipbench.workflows.collect import make_grid
+from tipbench.workflows.dag_conf import conf_of
 from tipbench.workflows.engines import check_parallel
 from tipbench.workflows.hosts import busy_lock, lock_name
 from tipbench.workflows.job_command import (
-    collect_arguments,
     full_addresses,
-    gate_arguments,
+    job_arguments,
     job_environment,
-    judge_arguments,
     kept_settings,
     restored_settings,
-    sim_arguments,
+    run_name,
     without_login,
 )
 from tipbench.workflows.job_events import POLL_S, Tails, read_events, size_of
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tipbench.records import Event
     from tipbench.store import Kind, State
     from tipbench.store.jobs import Jobs as JobRows
+    from tipbench.workflows.dag_conf import Asked
     from tipbench.workflows.job_progress import Progress
     from tipbench.workflows.sim_options import GateOptions, SimOptions
 
@@ -56,6 +57,7 @@ _MOST_READS = 50
 _MORE: Mapping[str, tuple[str, ...]] = {
     "judge": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
     "gate": (TIPS_DB_ENV,),
+    "airflow": VARIABLES,
 }
 
 
@@ -100,10 +102,12 @@ class Jobs:
     def start_collect(self, settings: Settings, *, by: str) -> Job:
         """Start a collection. HostBusy says who is using the host, unless the settings say to wait."""
         check_parallel(settings)
-        grid = make_grid(settings)
-        sizes = f"{_counted(grid.prompts, 'prompt')} × {_counted(grid.scenarios, 'scenario')}"
-        title = f"{', '.join(settings.models)} × {sizes}"
-        return self._start("collect", settings, title=title, host=lock_name(settings), by=by)
+        return self._start("collect", settings, title=_grid(settings), host=lock_name(settings), by=by)
+
+    def start_on_airflow(self, settings: Settings, asked: Asked, *, by: str) -> Job:
+        """Start a collection on Airflow, and follow it. Any number may: its pools keep them apart."""
+        conf_of(settings, asked)  # what cannot be told to Airflow is to be no job
+        return self._start("airflow", settings, title=_grid(settings), host=None, by=by, more=asdict(asked))
 
     def start_judging(self, settings: Settings, spec: str, *, by: str, same_family: bool = False) -> Job:
         """Let `proxy`, `ollama:MODEL` or `openai:MODEL` judge; a model on a host needs it for itself."""
@@ -337,20 +341,18 @@ def _where() -> str:
         raise Unavailable("the folder that the service was started in is gone; start it in another") from None
 
 
+def _grid(settings: Settings) -> str:
+    grid = make_grid(settings)
+    sizes = f"{_counted(grid.prompts, 'prompt')} × {_counted(grid.scenarios, 'scenario')}"
+    return f"{', '.join(settings.models)} × {sizes}"
+
+
 def _counted(things: Collection[object], what: str) -> str:
     return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
 
 
 def _arguments(job: Job, settings: Settings) -> list[str]:
-    events = JobFolder(Path(job.folder)).events
-    if job.kind == "collect":
-        return collect_arguments(settings, events=events)
-    if job.kind == "gate":
-        return gate_arguments(settings, job.params["asked"], events=events)
-    if job.kind == "sim":
-        return sim_arguments(settings, job.params["asked"], events=events)
-    same_family = bool(job.params["same_family"])
-    return judge_arguments(settings, job.params["judge"], same_family=same_family, events=events)
+    return job_arguments(job, settings, events=JobFolder(Path(job.folder)).events)
 
 
 def _by_stored(addresses: Mapping[str, str]) -> dict[tuple[str, str], str]:
@@ -359,7 +361,12 @@ def _by_stored(addresses: Mapping[str, str]) -> dict[tuple[str, str], str]:
 
 
 def _claim(job: Job) -> str:
-    """What a job needs for itself: a host, to be the one that judges in another's name, or to simulate."""
+    """What a job needs for itself: a host, to be the one that judges in another's name, or to simulate.
+
+    One on Airflow needs no more than its own run.
+    """
+    if job.kind == "airflow":
+        return run_name(job.job_id)
     if job.kind in {"gate", "sim"}:
         return "the simulation"
     host: str | None = job.params["host"]

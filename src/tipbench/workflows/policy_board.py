@@ -15,7 +15,6 @@ from tipbench.sim.draws import check_size
 from tipbench.sim.world_file import load_world
 from tipbench.workflows import promoting
 from tipbench.workflows.gate_views import Gates, newest_gates
-from tipbench.workflows.service_state import now_ms
 from tipbench.workflows.shipping import shipped
 from tipbench.workflows.tip_reports import overview
 from tipbench.workflows.tokens import Doer
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from tipbench.workflows.promoting import Promotion
     from tipbench.workflows.service_state import Service
     from tipbench.workflows.sim_options import GateOptions, SimOptions
-
-_DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +75,8 @@ def the_board(service: Service, *, gates: int = 10) -> PolicyBoard:
     """All of it, as it is now."""
     troubles: list[str] = []
     serving = _tried(lambda: overview(service.desk), troubles)
-    promotion = _tried(lambda: promoting.status(service.config.settings), troubles) if serving else None
+    settings, desk = service.config.settings, service.desk
+    promotion = _tried(lambda: promoting.status(settings, known=desk.trial), troubles) if serving else None
     found = _tried(lambda: newest_gates(limit=gates), troubles) or Gates()
     pool = service.desk.now.pool.troubles if serving else {}
     return PolicyBoard(
@@ -93,26 +91,26 @@ def the_board(service: Service, *, gates: int = 10) -> PolicyBoard:
 
 def why_not(view: GateView, board: PolicyBoard) -> str:
     """Why this gate promotes nobody now; empty where it may. Whoever promotes is asked again."""
-    plan, active = view.plan, board.active or {}
-    known = (board.serving or {"policies": {}})["policies"].get(plan.challenger)
-    days = (now_ms() - view.held_ms) / _DAY_MS
+    policy, active = view.plan.challenger, board.active or {}
+    in_force = str(active.get("policy", ""))
     objections = (
-        (not view.passed, "Only a challenger that passed can be promoted."),
-        (view.rehearsal, "It was a rehearsal."),
-        (plan.challenger == active.get("policy"), f"{plan.challenger} is promoted already."),
-        (known is None, f"{plan.challenger} is not among the policies that are served here."),
-        (bool(active.get("on_trial")), f"{active.get('policy')} is still on trial."),
-        (
-            plan.champion != active.get("policy"),
-            f"It was against {plan.champion}, and {active.get('policy')} is in force.",
-        ),
-        (
-            known is not None and known["policy_version"] != plan.challenger_version,
-            f"{plan.challenger} has changed since: hold the gate again.",
-        ),
-        (days > promoting.RECENT_DAYS, f"It is {days:.0f} days old: hold the gate again."),
+        (not in_force, "Which policy is in force cannot be read."),
+        (policy == in_force, f"{policy} is promoted already."),
+        (policy not in NAMES, f"{policy} is not among the policies that are served here."),
+        (bool(active.get("on_trial")), f"{in_force} is still on trial."),
     )
-    return next((said for holds, said in objections if holds), "")
+    first = next((said for holds, said in objections if holds), "")
+    if first:
+        return first
+    try:
+        said = promoting.objection(view.told(curves=False), policy, in_force) or _used(view, board)
+    except TipbenchError as error:  # the world that counts cannot be read
+        return str(error)
+    return f"It promotes nobody: it {said}." if said else ""
+
+
+def _used(view: GateView, board: PolicyBoard) -> str:
+    return promoting.used(view.gate, board.promotion.active) if view.gate and board.promotion else ""
 
 
 def promote(service: Service, who: Principal, policy: str, gate: str, *, canary: float) -> Mapping[str, Any]:

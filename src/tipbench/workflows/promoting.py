@@ -16,6 +16,7 @@ from tipbench.bandit.opening import open_books
 from tipbench.bandit.serving import Tips
 from tipbench.errors import BadInput, CheckFailed, Conflict, NotFound, TipbenchError
 from tipbench.settings import home
+from tipbench.sim.gate import GatePlan
 from tipbench.sim.world_file import load_world
 from tipbench.store import FILE_NAME, Store
 from tipbench.workflows import gate_files
@@ -24,7 +25,7 @@ from tipbench.workflows.off_policy import estimate_from_log
 from tipbench.workflows.serving_state import location, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tipbench.bandit.books import Books
     from tipbench.bandit.canary import Trial
@@ -35,6 +36,9 @@ WORLD_ENV = "TIPBENCH_GATE_WORLD"
 WORLD = "tip"
 CANARY_SHARE = 0.1
 RECENT_DAYS = 7
+# A gate may be held with other numbers than these, and then tells something; it does not promote.
+GUARDRAIL = GatePlan.guardrail
+FEWEST_ROUNDS = 100
 _DAY_MS = 24 * 3600 * 1000
 _AHEAD_MS = 3600 * 1000
 _LEAST, _MOST = 0.01, 0.9
@@ -97,19 +101,26 @@ def roll_back(settings: Settings, *, by: Doer, ip: str = "", reason: str = "") -
             return _changed(books, was, now)
 
 
-def status(settings: Settings) -> Promotion:  # noqa: ARG001 - as every workflow takes them
-    """Which policy serves whom, since when, and how the canary stands by its rule."""
+def status(
+    settings: Settings,  # noqa: ARG001 - as every workflow takes them
+    *,
+    known: Callable[[Active], Trial | None] = lambda _: None,
+) -> Promotion:
+    """Which policy serves whom, since when, and how the canary stands by its rule.
+
+    Whoever watches the canary anyway says by `known` how it stood last, so that the log of it need not be
+    read from its beginning.
+    """
     try:
         with opened() as books:
             _, active = read_active(books)
-            return Promotion(active=active, history=[*reversed(active.steps)], canary=_trial(books, active))
+            trial = (known(active) or _trial(books, active)) if active.on_trial else None
+            return Promotion(active=active, history=[*reversed(active.steps)], canary=trial)
     except NotFound:
         return Promotion(active=Active(), history=[], canary=None)
 
 
-def _trial(books: Books, active: Active) -> Trial | None:
-    if not active.on_trial:
-        return None
+def _trial(books: Books, active: Active) -> Trial:
     watch = CanaryWatch(books, active)
     watch.catch_up()
     return watch.trial(now_ms=now_ms())
@@ -137,34 +148,50 @@ def _check_policy(policy: str, active: Active) -> None:
 
 
 def _check_gate(record: Mapping[str, Any], gate_id: str, policy: str, active: Active) -> None:
+    said = objection(record, policy, active.policy)
+    if said:
+        raise CheckFailed(
+            f"{policy} is not promoted: gate {gate_id} {said}; hold another: "
+            f"tipbench sim gate --challenger {policy} --champion {active.policy} --record"
+        )
+
+
+def objection(record: Mapping[str, Any], policy: str, champion: str) -> str:
+    """What speaks against a gate as the one that lets this policy replace that champion; empty for nothing.
+
+    `record` is the gate as it was kept. The words follow on its id.
+    """
     plan = record.get("plan", {})
-    now = {name: policies.version(policies.make(name)) for name in (policy, active.policy)}
+    now = {name: policies.version(policies.make(name)) for name in (policy, champion)}
     world = load_world(os.environ.get(WORLD_ENV) or WORLD)
     age_ms = now_ms() - int(record.get("held_ms", 0))
-    again = f"hold another: tipbench sim gate --challenger {policy} --champion {active.policy} --record"
+    loose, short = plan.get("guardrail", 1.0), plan.get("rounds", 0)
     objections = (
         (record.get("rehearsal") is not False, "was a rehearsal"),
         (record.get("outcome") != "passed" or record.get("passed") is not True, _not_passed(record)),
         (plan.get("challenger") != policy, f"was one of {plan.get('challenger')}, not of {policy}"),
         (plan.get("challenger_version") != now[policy], f"was won by another version of {policy} than this"),
         (
-            plan.get("champion") != active.policy,
-            f"was against {plan.get('champion')}, but {active.policy} is active now",
+            plan.get("champion") != champion,
+            f"was against {plan.get('champion')}, but {champion} is active now",
         ),
         (
-            plan.get("champion_version") != now[active.policy],
-            f"was against another version of {active.policy} than this",
+            plan.get("champion_version") != now[champion],
+            f"was against another version of {champion} than this",
         ),
         (
             plan.get("world_hash") != world.hash,
             f"was held in the world {plan.get('world')}, and what counts is {world.id} as it is now",
         ),
+        (
+            loose > GUARDRAIL,
+            f"let a persona be worse by {loose:g}, and {GUARDRAIL:g} is the most that counts",
+        ),
+        (short < FEWEST_ROUNDS, f"had {short} rounds, too few to see what is learned: {FEWEST_ROUNDS} count"),
         (age_ms > RECENT_DAYS * _DAY_MS, f"is {age_ms / _DAY_MS:.0f} days old, more than {RECENT_DAYS}"),
         (age_ms < -_AHEAD_MS, "was held in the future, by this clock"),
     )
-    for holds, said in objections:
-        if holds:
-            raise CheckFailed(f"{policy} is not promoted: gate {gate_id} {said}; {again}")
+    return next((said for holds, said in objections if holds), "")
 
 
 def _not_passed(record: Mapping[str, Any]) -> str:
@@ -172,15 +199,20 @@ def _not_passed(record: Mapping[str, Any]) -> str:
 
 
 def _check_used(gate_id: str, active: Active) -> None:
-    """What people have shown goes before what the simulation has."""
+    said = used(gate_id, active)
+    if said:
+        raise CheckFailed(f"gate {gate_id} {said}; hold another gate first")
+
+
+def used(gate_id: str, active: Active) -> str:
+    """What became of a gate's canary, if it ended badly: that goes before what the simulation has shown."""
     ended = [
         one for one in active.steps if (one.what, one.by, one.gate) == ("rolled back", BY_ITSELF, gate_id)
     ]
-    if ended:
-        raise CheckFailed(
-            f"gate {gate_id} has been used on {_date(ended[-1].ms)}, and its canary was rolled back because "
-            f"{ended[-1].reason}; hold another gate first"
-        )
+    if not ended:
+        return ""
+    when, why = _date(ended[-1].ms), ended[-1].reason
+    return f"has been used on {when}, and its canary was rolled back because {why}"
 
 
 def _check_log(policy: str) -> None:

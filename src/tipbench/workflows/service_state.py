@@ -18,7 +18,10 @@ from tipbench.settings import SHADOW_POLICIES, Settings, home, normal_url, shado
 from tipbench.store import Store
 from tipbench.workflows import canary_keeper
 from tipbench.workflows.access import Access
+from tipbench.workflows.airflow_address import airflow_url
 from tipbench.workflows.comparing import compare
+from tipbench.workflows.dag_conf import asked_of
+from tipbench.workflows.job_command import without_login
 from tipbench.workflows.jobs import Jobs
 from tipbench.workflows.recording import the_ledger
 from tipbench.workflows.tip_desk import TipDesk
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
     from tipbench.compare.report import Report
     from tipbench.settings import ShadowPolicy
     from tipbench.workflows.access import Principal
+    from tipbench.workflows.dag_conf import Asked
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8700
+# The kinds of job that fill an experiment.
+COLLECTIONS = frozenset({"collect", "airflow"})
 _REPORTS_KEPT = 16
 _JOBS_LOOKED_AT = 200
 _ON_THIS_MACHINE = re.compile(
@@ -54,6 +60,7 @@ class ServiceConfig:
     allowed_hosts: tuple[str, ...] = ()
     webhook_url: str = ""
     webhook_secret: str = field(default="", repr=False)
+    airflow_url: str = ""
     shadows: Mapping[str, ShadowPolicy] = field(default_factory=lambda: dict(SHADOW_POLICIES))
 
     @classmethod
@@ -71,6 +78,7 @@ class ServiceConfig:
             ollama_urls=tuple(normal_url(one) for one in _listed("TIPBENCH_OLLAMA_URLS")),
             mlflow_urls=tuple(one.rstrip("/") for one in _listed("TIPBENCH_MLFLOW_URLS")),
             allowed_hosts=tuple(one.lower() for one in _listed("TIPBENCH_ALLOWED_HOSTS")),
+            airflow_url=airflow_url(),
             webhook_url=hook[0],
             webhook_secret=hook[1],
         )
@@ -97,6 +105,10 @@ def on_this_machine(url: str) -> bool:
     what leaves no room for that is let through.
     """
     return _ON_THIS_MACHINE.fullmatch(url) is not None
+
+
+def _not_listed(url: str) -> str:
+    return f"{url} is not on the list of hosts of this service; add it to TIPBENCH_OLLAMA_URLS"
 
 
 def is_exposed(host: str) -> bool:
@@ -150,6 +162,15 @@ class Service:
         self._check_mlflow(settings.mlflow_url)
         return settings
 
+    def asked_of_airflow(self, hosts: object, wait_for_judge: object) -> Asked:
+        """What a run on Airflow is told beyond the settings; its hosts must be ones that may be reached."""
+        asked = asked_of(hosts, wait_for_judge)
+        known = {without_login(url) for url in (self.config.settings.ollama_url, *self.config.ollama_urls)}
+        for url in asked.hosts:
+            if url not in known and not on_this_machine(url):
+                raise BadSetting("hosts", _not_listed(url))
+        return asked
+
     def came_in(self) -> None:
         """Note that a batch was applied: there may be another one to announce."""
         with self._lock:
@@ -160,16 +181,14 @@ class Service:
         suites = [
             job.params.get("settings", {}).get("suite")
             for job in self.store.jobs.page(limit=_JOBS_LOOKED_AT)
-            if (job.kind, job.experiment) == ("collect", experiment)
+            if job.kind in COLLECTIONS and job.experiment == experiment
         ]
         return self.settings({"experiment": experiment, "suite": suites[0] if suites else None})
 
     def _check_ollama(self, url: str) -> None:
         if url in {self.config.settings.ollama_url, *self.config.ollama_urls} or on_this_machine(url):
             return
-        raise BadSetting(
-            "ollama_url", f"{url} is not on the list of hosts of this service; add it to TIPBENCH_OLLAMA_URLS"
-        )
+        raise BadSetting("ollama_url", _not_listed(url))
 
     def _check_mlflow(self, url: str) -> None:
         plain = url.rstrip("/")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tipbench.settings import Settings
     from tipbench.sim.draws import Draws
     from tipbench.sim.intervals import Interval
-    from tipbench.sim.trace import Trace
+    from tipbench.sim.trace import Curve, Trace
 
 Decide: TypeAlias = "Callable[[Policy, Draws], Trace]"
 
@@ -46,7 +46,7 @@ class SimRow:
     interval: Interval | None
     reward: float
     personas: dict[str, float]
-    curve: list[tuple[int, float, float, float]]
+    curve: Curve
     seconds: float
 
 
@@ -150,7 +150,8 @@ def _compared_with_process(trace: Trace, policy: Policy, options: SimOptions, se
         )
         return [said]
     same = agreement(trace, simulate(policy, trace.draws, serve_seed=seed))
-    return [f"{policy.name}: the service chose as in process in {100 * same:.4g} % of the decisions"]
+    hint = "" if same == 1 else "; was it started with this seed, and with this version of the policy?"
+    return [f"{policy.name}: the service chose as in process in {100 * same:.4g} % of the decisions{hint}"]
 
 
 def _row(trace: Trace, seconds: float) -> SimRow:
@@ -210,12 +211,10 @@ def _metrics(row: SimRow) -> dict[str, float]:
     return metrics
 
 
-def curves_of(
-    curve: Sequence[tuple[int, float, float, float]], prefix: str = ""
-) -> dict[str, list[tuple[int, float]]]:
-    """A regret curve and its band as MLflow draws them: the regret per round up to each round."""
-    names = ("regret_so_far", "regret_so_far_low", "regret_so_far_high")
-    return {
-        f"{prefix}{name}": [(point[0], point[place]) for point in curve]
-        for place, name in enumerate(names, start=1)
-    }
+def curves_of(curve: Curve, prefix: str = "") -> dict[str, list[tuple[int, float]]]:
+    """A regret curve and its band, if it has one, as MLflow draws them: the regret per round up to there."""
+    means = [(end, mean) for end, mean, _, _ in curve]
+    lows = [(end, low) for end, _, low, _ in curve if low is not None]
+    highs = [(end, high) for end, _, _, high in curve if high is not None]
+    found = {"regret_so_far": means, "regret_so_far_low": lows, "regret_so_far_high": highs}
+    return {f"{prefix}{name}": points for name, points in found.items() if points}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tipbench.bandit.asked import RecommendRequest, RewardReply, RewardRequest
     from tipbench.bandit.asks import Signal
     from tipbench.bandit.books import Books, Entry
+    from tipbench.bandit.canary import Trial
     from tipbench.bandit.policy import Policy
     from tipbench.settings import Settings, ShadowPolicy
 
@@ -107,6 +108,10 @@ class TipDesk:
     def look(self) -> Active:
         """See at once what is chosen in the books; it is looked at every second anyway."""
         return self.now.look()
+
+    def trial(self, active: Active) -> Trial | None:
+        """How a canary stood when this process last looked at it; None where it has not yet."""
+        return self.now.trial(active)
 
     async def recommend(self, asked: RecommendRequest) -> RecommendReply:
         """A tip by the active policy: of the candidates that are given, else of what was shipped."""
@@ -288,6 +293,9 @@ class _Open:
             self.active = now
             self.active = self._keeper.look(was, now)
             return self.active
+
+    def trial(self, active: Active) -> Trial | None:
+        return self._keeper.trial(active)
 
     def _look(self) -> None:
         while not self._ended.wait(_LOOK_EVERY_S):

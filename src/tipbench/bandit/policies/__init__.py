@@ -8,12 +8,13 @@ from hashlib import blake2b
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tipbench.bandit.features import FEATURES
 from tipbench.bandit.policies.egreedy import EpsilonGreedy
 from tipbench.bandit.policies.hybrid import Hybrid
 from tipbench.bandit.policies.linucb import LinUCB
 from tipbench.bandit.policies.thompson import Thompson
 from tipbench.bandit.policies.uniform import Uniform
-from tipbench.errors import BadInput
+from tipbench.errors import BadInput, TipbenchError
 from tipbench.suite.problems import did_you_mean
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def make(spec: str, **parameters: Any) -> Policy:  # noqa: ANN401 - checked by e
         return _called(spec, _factory(spec), parameters)
     if spec not in _MAKERS:
         raise BadInput(
-            f"there is no policy '{spec}'{did_you_mean(spec, NAMES)} There are {', '.join(NAMES)}; "
+            f"there is no policy '{spec}'{did_you_mean(spec, NAMES) or '.'} There are {', '.join(NAMES)}; "
             "one of your own is named as package.module:factory"
         )
     known = _parameter_names(spec)
     for name in parameters:
         if name not in known:
             raise BadInput(
-                f"policy '{spec}' has no parameter '{name}'{did_you_mean(name, known)} "
+                f"policy '{spec}' has no parameter '{name}'{did_you_mean(name, known) or '.'} "
                 f"It has {', '.join(known) or 'none'}"
             )
     return _MAKERS[spec](**parameters)
@@ -88,6 +89,16 @@ def _factory(spec: str) -> Callable[..., Policy]:
 
 def _called(spec: str, factory: Callable[..., Policy], parameters: dict[str, Any]) -> Policy:
     try:
-        return factory(**parameters)
-    except TypeError as error:
-        raise BadInput(f"policy '{spec}' cannot be made with {sorted(parameters)}: {error}") from error
+        policy = factory(**parameters)
+    except TipbenchError:
+        raise
+    except Exception as error:  # it may be anybody's code
+        said = f"{type(error).__name__}: {error}"
+        raise BadInput(f"policy '{spec}' cannot be made with {sorted(parameters)}: {said}") from error
+    features = getattr(policy, "features", None)
+    if features not in FEATURES:
+        raise BadInput(
+            f"policy '{spec}' reads the features {features!r}; there are {', '.join(FEATURES)}, and a policy "
+            "says in 'features' which it reads"
+        )
+    return policy

@@ -29,7 +29,8 @@ _OWN = FEATURES["v1"].dims
 class Hybrid:
     """One ridge regression for everybody, and one for each user of what the first does not explain.
 
-    The user's own reads the first seven dimensions only: the others are about the user already.
+    The user's own reads the first seven dimensions only: the others are about the user already. Both forget,
+    the shared one by `discount` with every lesson of anybody, the user's own by `own_discount`.
     """
 
     EDITION: ClassVar[int] = 1
@@ -40,7 +41,8 @@ class Hybrid:
     floor: float = 0.02
     penalty: float = 1.0
     own_penalty: float = 50.0
-    discount: float = 1.0
+    discount: float = 0.9998
+    own_discount: float = 0.997
 
     def __post_init__(self) -> None:
         refuse_parameter("alpha", self.alpha, least=0.0, most=1e3)
@@ -48,6 +50,7 @@ class Hybrid:
         refuse_parameter("penalty", self.penalty, least=0.0, most=1e6, above=True)
         refuse_parameter("own_penalty", self.own_penalty, least=0.0, most=1e6, above=True)
         refuse_parameter("discount", self.discount, least=0.0, most=1.0, above=True)
+        refuse_parameter("own_discount", self.own_discount, least=0.0, most=1.0, above=True)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -68,12 +71,14 @@ class Hybrid:
     def learn(self, memory: Memory, x: Array, reward: Array, *, where: Array | None = None) -> Memory:
         refuse_vectors(x, self.features)
         refuse_rewards(reward)
-        pooled, expected = memory.shared.learn_in_turn(x, reward, penalty=self.penalty, where=where)
+        pooled, expected = memory.shared.learn_in_turn(
+            x, reward, penalty=self.penalty, discount=self.discount, where=where
+        )
         own = memory.mine.learn(
             x[..., :_OWN],
             reward - expected,
             penalty=self.own_penalty,
-            discount=self.discount,
+            discount=self.own_discount,
             where=where,
         )
         return Memory(own=own, pooled=pooled)

@@ -8,6 +8,7 @@ const list = document.getElementById("model-list");
 const listTold = document.getElementById("models-told");
 const estimate = document.getElementById("estimate");
 const start = document.getElementById("start");
+const onAirflow = document.getElementById("start-on-airflow"); // only where there is one
 const FIRST = ["prompts", "n_tips", "experiment", "n_scenarios"];
 const PAUSE = 500;
 
@@ -140,7 +141,7 @@ function chosenModels() {
 const value = (row, text) => (row.type.endsWith("number") && Number.isFinite(Number(text)) ? Number(text) : text);
 
 form.addEventListener("input", (event) => {
-  if (event.target.name === "ollama_url") return;
+  if (event.target.name === "ollama_url" || event.target.closest("#airflow-further")) return;
   if (event.target.name === "max_model_b" && installed.length) offer(new Set(chosenModels()));
   later();
 });
@@ -179,19 +180,32 @@ function said(plan) {
   return `${cells}${before}. ${capital(minutes(plan.minutes))}, ${plan.basis}; ${memory}.`;
 }
 
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
+async function begin(button, path, body) {
   clearTimeout(timer);
   asked?.abort();
-  start.disabled = true;
-  start.textContent = "Starting …";
+  const buttons = [start, onAirflow].filter(Boolean);
+  const words = button.textContent;
+  for (const one of buttons) one.disabled = true;
+  button.textContent = "Starting …";
   try {
-    const started = await ask("POST", "/api/bench/run", given());
+    const started = await ask("POST", path, body);
     location.assign(part("jobs", started.job_id));
   } catch (problem) {
     showProblem(form, problem, rest);
-    (form.querySelector('[aria-invalid="true"]') ?? start).focus();
-    start.disabled = false;
-    start.textContent = "Start";
+    for (const one of buttons) one.disabled = false;
+    button.textContent = words;
+    (form.querySelector('[aria-invalid="true"]') ?? button).focus();
   }
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  begin(start, "/api/bench/run", given());
+});
+
+// Its hosts are its own, and may have models that are not installed here.
+onAirflow?.addEventListener("click", () => {
+  const { hosts, hosts_models: named, wait_for_judge: way } = form.elements;
+  const models = named.value.trim() ? { models: named.value } : {};
+  begin(onAirflow, "/api/bench/run-on-airflow", { ...given(), ...models, hosts: hosts.value, wait_for_judge: way.value });
 });
