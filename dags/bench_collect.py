@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import socket
+import zlib
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -101,9 +102,13 @@ def with_login(url: str) -> str:
 
 
 def run_folder() -> Path:
-    """Where this run's files are: in tipbench's home, under a name that any disk takes."""
-    home = tipbench("--home").out.strip()
-    folder = Path(home) / "airflow" / re.sub(r"[^\w.+-]", "_", get_current_context()["run_id"])
+    """Where this run's files are: in tipbench's home, by a name that any disk takes and no other run has."""
+    ended = tipbench("--home")
+    finished(ended)
+    run_id = get_current_context()["run_id"]
+    name = re.sub(r"[^A-Za-z0-9_+-]", "_", run_id)[:100]
+    mark = "" if name == run_id else f"-{zlib.crc32(run_id.encode()):08x}"
+    folder = Path(ended.out.strip()) / "airflow" / f"{name}{mark}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -57,14 +57,6 @@ def tiny_models(folder: Path, names: Sequence[str] = DEFAULT_MODELS) -> dict[str
     }
 
 
-def renamed_weights(weights: Path, path: Path) -> Path:
-    """The same weights under another name in the file: a model with a digest of its own."""
-    data = weights.read_bytes()
-    at = data.index(b"Smollm2", data.index(b"general.name"))
-    path.write_bytes(data[:at] + b"Otherlm" + data[at + 7 :])
-    return path
-
-
 def judge_batch(path: Path, home: Path) -> None:
     """Fill a batch in as somebody would who knows which items are hidden checks, and apply it."""
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -92,15 +84,22 @@ def judge_batch(path: Path, home: Path) -> None:
 
 
 @contextmanager
-def engine(models: Mapping[str, Path], *, port: int = 0) -> Iterator[str]:
-    """`tipbench engine serve` with these models; yields its address."""
+def engine(models: Mapping[str, Path]) -> Iterator[str]:
+    """`tipbench engine serve` with these models on a free port; yields its address."""
+    with engine_process(models) as (url, _):
+        yield url
+
+
+@contextmanager
+def engine_process(models: Mapping[str, Path]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The same, with its process: the leader of its own group, for tests that end it."""
     files = [part for name, path in models.items() for part in ("--gguf", f"{name}={path}")]
-    process = start("engine", "serve", "--port", str(port), *files)
+    process = start("engine", "serve", "--port", "0", *files)
     try:
         assert process.stdout is not None
         address = re.search(r"http://\S+", process.stdout.readline())
         assert address, process.stderr and process.stderr.read()
-        yield address[0]
+        yield address[0], process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from airflow_world import AirflowHome, DagRun
 
 pytestmark = pytest.mark.airflow
-MODELS = ["qwen2.5:0.5b", "qwen2.5:1.5b"]
+# The embedded engine has the first as well, and must not stand in for a host that is away.
+MODELS = ["smollm2:135m", "qwen2.5:1.5b"]
 SMALL = {"models": MODELS, "prompts": "v4-structured", "n_tips": 1, "n_scenarios": 1, "experiment": "handed"}
 
 
@@ -51,7 +52,7 @@ def test_its_model_is_handed_to_a_living_host(run: DagRun, dead: str, tiny_hosts
 def test_no_cell_is_lost_or_there_twice(run: DagRun, airflow: AirflowHome) -> None:
     """Both models have their cell, once."""
     runs = list(open_ledger("", home=Path(airflow.env["TIPBENCH_HOME"])).runs("handed"))
-    assert sorted(run.model for run in runs) == MODELS
+    assert sorted(run.model for run in runs) == sorted(MODELS)
     assert {run.status for run in runs} == {"done"}
 
 

@@ -21,6 +21,7 @@ from airflow_world import (
     add_policy,
     add_pools,
     copy_airflow,
+    engine_process,
     judge_batch,
     serving,
     wait_until,
@@ -64,8 +65,10 @@ def live(
 
 
 def cells(live: ServingAirflow, experiment: str) -> list[Run]:
-    """The experiment's cells, each of which is there once."""
-    found = list(open_ledger("", home=Path(live.airflow.env["TIPBENCH_HOME"])).runs(experiment))
+    """The experiment's cells, each of which is there once; none while nobody has begun it."""
+    ledger = open_ledger("", home=Path(live.airflow.env["TIPBENCH_HOME"]))
+    known = {one.name for one in ledger.experiments()}
+    found = list(ledger.runs(experiment)) if experiment in known else []
     assert len({run.key for run in found}) == len(found)
     return found
 
@@ -151,13 +154,7 @@ def test_a_killed_task_is_retried_and_nothing_is_done_twice(
             "experiment": "killed",
         }
     )
-    home = Path(live.airflow.env["TIPBENCH_HOME"])
-
-    def some_are_there() -> bool:
-        known = [one.name for one in open_ledger("", home=home).experiments()]
-        return "killed" in known and len(cells(live, "killed")) > 2
-
-    wait_until(some_are_there, timeout_s=240)
+    wait_until(lambda: len(cells(live, "killed")) > 2, timeout_s=240)
     [collecting] = [one for one in live.task_instances(run_id) if one["task_id"] == "collect"]
     assert collecting["state"] == "running"
     os.kill(collecting["pid"], signal.SIGKILL)
@@ -168,6 +165,53 @@ def test_a_killed_task_is_retried_and_nothing_is_done_twice(
     summary = run.collected[0]
     assert summary["skipped"] > 0
     assert summary["skipped"] + summary["done"] == summary["planned"] == len(cells(live, "killed"))
+
+
+def test_a_host_that_dies_under_a_run_loses_nothing(
+    live: ServingAirflow, tiny: dict[str, Path], tiny_hosts: tuple[str, str]
+) -> None:
+    """Killed half way through a model, it stays away: another host does the rest, and no cell twice."""
+    with engine_process(tiny) as (dying, process):
+        conf = {
+            **SMALL,
+            "n_scenarios": 0,
+            "repeats": 5,
+            "models": "gemma3:1b,qwen2.5:0.5b",
+            "experiment": "died",
+        }
+        run_id = live.trigger({**conf, "hosts": [dying, tiny_hosts[1]]})
+        wait_until(lambda: "gemma3:1b" in {run.model for run in cells(live, "died")}, timeout_s=240)
+        os.killpg(process.pid, signal.SIGKILL)
+    run = live.wait(run_id, timeout_s=600)
+    assert run.state == "success"
+    assert run.tasks["collect", 0] == "failed"
+    handed = run.xcom("collect_elsewhere", 1)
+    assert handed["skipped"] > 0
+    assert handed["skipped"] + handed["done"] == handed["planned"]
+    found = cells(live, "died")
+    assert len(found) == 2 * handed["planned"]
+    assert {run.status for run in found} == {"done"}
+    assert {run.host for run in found if run.model == "gemma3:1b"} == {dying, tiny_hosts[1]}
+
+
+def test_a_model_that_is_refused_ends_the_run_with_its_sentence(
+    live: ServingAirflow, tiny_hosts: tuple[str, str]
+) -> None:
+    """The host does not have it: the task is not tried again, and the other model's cells are kept."""
+    run_id = live.trigger(
+        {**SMALL, "models": "qwen2.5:0.5b,unknown:1b", "hosts": list(tiny_hosts), "experiment": "refused"}
+    )
+    run = live.wait(run_id)
+    assert run.state == "failed"
+    assert f"{tiny_hosts[1]} does not have unknown:1b" in run.xcom("collect", 1, "refused")["why"]
+    states = {(one["task_id"], one["map_index"]): one for one in live.task_instances(run_id)}
+    assert (states["collect", 1]["state"], states["collect", 1]["try_number"]) == ("failed", 1)
+    assert [states["collect", index]["rendered_map_index"] for index in (0, 1)] == [
+        "qwen2.5:0.5b",
+        "unknown:1b",
+    ]
+    assert states["hand_over", -1]["state"] == "failed"
+    assert len(cells(live, "refused")) == 4
 
 
 def test_an_approval_is_answered_by_rest(live: ServingAirflow, tiny_hosts: tuple[str, str]) -> None:
