@@ -29,7 +29,7 @@ from airflow.sdk.exceptions import (
 )
 
 import bench_command
-from bench_pools import DAG_ID, SHARED_POOL, hosts_of, pool_of, public_url
+from bench_pools import DAG_ID, SHARED_POOL, hosts_of, is_installed, pool_of, public_url
 
 PARAMS: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("bench_collect_params.json").read_text(encoding="utf-8")
@@ -40,6 +40,9 @@ OWN = ("hosts", "wait_for_judge")
 ADDRESSES = {"ollama_url": "OLLAMA_HOST", "mlflow_url": "MLFLOW_TRACKING_URI"}
 WAITS = {False: "off", True: "sensor", None: "off"}
 LOOK_S = 5.0
+# With the cluster policy each task waits for its host's pool. Without it all wait for each other, and no pool
+# needs to be made.
+IN_TURN: dict[str, Any] = {"pool": SHARED_POOL} if is_installed() else {"max_active_tis_per_dag": 1}
 log = logging.getLogger("tipbench")
 
 
@@ -204,7 +207,7 @@ def assign() -> list[dict[str, str]]:
     return [{"model": name, "host": where[index % len(where)]} for index, name in enumerate(named("models"))]
 
 
-@task(pool=SHARED_POOL, map_index_template="{{ task.op_kwargs['job']['model'] }}")
+@task(**IN_TURN, map_index_template="{{ task.op_kwargs['job']['model'] }}")
 def collect(job: dict[str, str]) -> dict[str, Any]:
     """The model's cells that are missing, on its host."""
     ended = generate([job["model"]], job["host"])
@@ -230,7 +233,7 @@ def hand_over(jobs: list[dict[str, str]]) -> list[dict[str, Any]]:
     return shared_out([job["model"] for job in left], takers) if left else []
 
 
-@task(pool=SHARED_POOL, map_index_template="{{ task.op_kwargs['job']['host'] }}")
+@task(**IN_TURN, map_index_template="{{ task.op_kwargs['job']['host'] }}")
 def collect_elsewhere(job: dict[str, Any]) -> dict[str, Any]:
     """What a host takes over from those that stayed away."""
     if not job["models"]:

@@ -5,13 +5,14 @@ own: a team's `airflow_local_settings.py` needs the one line
 
     from bench_pools import task_instance_mutation_hook
 
-Without it the DAG works too, one model after the other in the one pool `tipbench`.
+Without it the DAG works too, one model after the other.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -83,6 +84,12 @@ def hosts_of(conf: Mapping[str, Any]) -> list[str]:
     for url in urls:
         first.setdefault(pool_of(url), url)
     return list(first.values())
+
+
+def is_installed() -> bool:
+    """Whether this Airflow's settings name the policy, by itself or for a hook of the team's own."""
+    named = vars(sys.modules.get("airflow_local_settings", object)).values()
+    return any(one is sys.modules[__name__] or getattr(one, "__module__", "") == __name__ for one in named)
 
 
 def place(task_instance: Any, dag_run: Any, *, there: Callable[[str], bool] = lambda _pool: True) -> None:  # noqa: ANN401 - Airflow's own

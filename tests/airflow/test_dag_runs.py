@@ -82,9 +82,9 @@ def test_nothing_judged_is_said(first_run: DagRun) -> None:
     assert first_run.tasks["wait_for_judge.approval", -1] == "skipped"
 
 
-def test_without_the_policy_all_wait_for_one_pool(first_run: DagRun) -> None:
-    """Both models are in the pool `tipbench`, so that whatever their hosts are, one follows the other."""
-    assert {first_run.pools["collect", index] for index in (0, 1)} == {"tipbench"}
+def test_no_pool_is_needed_without_the_policy(first_run: DagRun) -> None:
+    """Nobody made one, so both models are where all tasks are; they take turns by a limit of their own."""
+    assert {first_run.pools["collect", index] for index in (0, 1)} == {"default_pool"}
 
 
 def test_what_is_there_is_not_generated_again(second_run: DagRun, tiny_hosts: tuple[str, str]) -> None:

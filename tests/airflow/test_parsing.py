@@ -29,7 +29,7 @@ told = {
     "events": sorted(set(done)),
     "modules": sorted(set(sys.modules)),
     "tasks": {
-        name: [task.pool, task.retries, sorted(task.downstream_task_ids)]
+        name: [[task.pool, task.max_active_tis_per_dag], task.retries, sorted(task.downstream_task_ids)]
         for name, task in dag.task_dict.items()
     },
     "params": list(dag.params),
@@ -76,10 +76,12 @@ def test_nothing_is_reached_for(parsed: dict[str, Any]) -> None:
     assert "bench_command" in loaded
 
 
-def test_what_needs_a_host_is_in_a_pool(parsed: dict[str, Any]) -> None:
-    """Without the policy there is one slot for all hosts; all but a person's answer is tried again."""
-    pools = {name for name, (pool, _, _) in parsed["tasks"].items() if pool == "tipbench"}
-    assert pools == {"collect", "collect_elsewhere"}
+def test_what_needs_a_host_waits_its_turn(parsed: dict[str, Any]) -> None:
+    """Without the policy no two of these run at once, and no pool has to be there; all but a person's answer
+    is tried again.
+    """
+    turns = {name: turn for name, (turn, _, _) in parsed["tasks"].items() if turn != ["default_pool", None]}
+    assert turns == {name: ["default_pool", 1] for name in ("collect", "collect_elsewhere")}
     assert {name for name, (_, retries, _) in parsed["tasks"].items() if retries == 0} == {
         "wait_for_judge.approval"
     }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bench_pools import full_url, hosts_of, place, pool_of, public_url
+import bench_pools
+from bench_pools import full_url, hosts_of, is_installed, place, pool_of, public_url
 from tipbench.engine.lock import host_name
 from tipbench.errors import BadSetting
 from tipbench.settings import Settings, normal_url
@@ -125,6 +127,32 @@ def test_a_pool_that_is_not_there_is_not_waited_for() -> None:
     task = instance(pool="ollama-a-11434")
     place(task, RUN, there=lambda _pool: False)
     assert task.pool == "tipbench"
+
+
+@pytest.mark.parametrize(
+    ("named", "installed"),
+    [
+        ({"task_instance_mutation_hook": bench_pools.task_instance_mutation_hook}, True),
+        ({"bench_pools": bench_pools}, True),
+        ({"ours": bench_pools.task_instance_mutation_hook}, True),
+        ({"task_instance_mutation_hook": place.__call__, "sys": sys, "number": 5}, False),
+        ({}, False),
+    ],
+)
+def test_the_policy_is_seen(
+    monkeypatch: pytest.MonkeyPatch, named: dict[str, object], *, installed: bool
+) -> None:
+    """Airflow's settings name the hook, or its module for a hook of the team's own."""
+    settings = ModuleType("airflow_local_settings")
+    vars(settings).update(named)
+    monkeypatch.setitem(sys.modules, "airflow_local_settings", settings)
+    assert is_installed() is installed
+
+
+def test_without_settings_there_is_no_policy() -> None:
+    """Most Airflows have no file of local settings."""
+    assert "airflow_local_settings" not in sys.modules
+    assert not is_installed()
 
 
 def test_a_run_without_conf_has_the_usual_host(monkeypatch: pytest.MonkeyPatch) -> None:
