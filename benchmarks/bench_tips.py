@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ REWARDS_BAR = 3000
 STEPS_BAR_US = 25
 BAD_SHADOWS = ("sleeps", "spins", "raises", "allocates")
 BESIDE_BAR = 1.2
+PROBE_PER_S = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +84,8 @@ def bench_tips(options: Options) -> list[Measure]:
             )
         decisions = [reply["decision_id"] for reply in scores[-1].replies]
         rewards = _load(options, service, "/reward", _rewards(decisions), in_flight=128)
-        peak = max(load.per_s for load in scores)
-        half = _load(
-            options,
-            service,
-            "/score/egreedy/v2",
-            _scores(int(peak / 2 * seconds), features=True, turn=9),
-            rate=peak / 2,
-        )
+        peak = min(load.per_s for load in scores)
+        half, quiet = _at_half(options, service, echo, rate=peak / 2, seconds=seconds)
     echo_us, score_us = (min(load.cpu_us for load in loads) for loads in (echoes, scores))
     return [
         *_steps(),
@@ -108,8 +104,23 @@ def bench_tips(options: Options) -> list[Measure]:
         Measure(what=f"p99 at half of the peak, {seconds} s", value=half.p99_ms, unit="ms", bar=P99_BAR_MS),
         Measure(what="… the median", value=half.p50_ms, unit="ms"),
         Measure(what="… the longest", value=half.worst_ms, unit="ms", bar=STALL_BAR_MS),
+        Measure(
+            what=f"… the longest of an echo at {PROBE_PER_S}/s beside it", value=quiet.worst_ms, unit="ms"
+        ),
         *_beside_shadows(options, rate=peak / 8),
     ]
+
+
+def _at_half(
+    options: Options, service: Server, echo: Server, *, rate: float, seconds: int
+) -> tuple[Load, Load]:
+    """The service under half of its load, and a few echoes beside: what those wait for is the machine's."""
+    bodies = _scores(int(rate * seconds), features=True, turn=9)
+    few = _scores(PROBE_PER_S * seconds, features=True, turn=10)
+    with ThreadPoolExecutor() as pool:
+        probe = pool.submit(_load, options, echo, "/score/egreedy/v2", few, rate=PROBE_PER_S)
+        half = _load(options, service, "/score/egreedy/v2", bodies, rate=rate)
+        return half, probe.result()
 
 
 def _beside_shadows(options: Options, *, rate: float) -> list[Measure]:
@@ -248,7 +259,7 @@ def _load(
     rate: float = 0.0,
 ) -> Load:
     """Send the bodies from another process, and see what that cost the server."""
-    file = options.work / "bodies.jsonl"
+    file = options.work / f"bodies-{server.port}.jsonl"
     file.write_bytes(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
     before = server.cpu_s()
     command = [
