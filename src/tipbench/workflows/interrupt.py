@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tipbench.errors import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ECHO_S = 0.5
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
@@ -44,7 +45,20 @@ async def _cancel_on_signal(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _first_signal(loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any]) -> None:
-    for number in SIGNALS:
-        # Nothing is lost by this: what counts as done is on disk, and the engine ends with its parent.
-        loop.add_signal_handler(number, os._exit, Interrupted.exit_code)
+    _on_signal(loop, _nothing)
+    loop.call_later(_ECHO_S, _on_signal, loop, _exit)
     task.cancel()
+
+
+def _on_signal(loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> None:
+    for number in SIGNALS:
+        loop.add_signal_handler(number, handler)
+
+
+def _nothing() -> None:
+    """An echo: the kernel may send the signal of a parent's death once for each of the parent's threads."""
+
+
+def _exit() -> None:
+    """Nothing is lost by this: what counts as done is on disk, and the engine ends with its parent."""
+    os._exit(Interrupted.exit_code)
