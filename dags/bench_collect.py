@@ -294,13 +294,14 @@ def compare() -> dict[str, Any]:
 @task_group
 def wait_for_judge() -> Any:  # noqa: ANN401 - Airflow's own
     """Nothing to wait for, the sensor, or a person's approval."""
-    chosen = choose()
+    chosen, usual = choose(), PARAMS["experiment"]["default"]
     approval = ApprovalOperator(
         task_id="approval",
-        subject="Compare the models of {{ params.experiment }} now?",
-        body="Judge these batches and apply them, then approve; a rejection ends the run.\n\n"
-        "{% for path in ti.xcom_pull(task_ids='export_for_judge')['batches'] %}"
-        "- `{{ path }}`\n{% endfor %}",
+        subject=f"Compare the models of {{{{ params.experiment or '{usual}' }}}} now?",
+        body="{% set batches = ti.xcom_pull(task_ids='export_for_judge')['batches'] %}"
+        "{% if batches %}Judge these batches and apply them, then approve; a rejection ends the run.\n\n"
+        "{% for path in batches %}- `{{ path }}`\n{% endfor %}"
+        "{% else %}Nothing waits for a judge: approve to go on; a rejection ends the run.{% endif %}",
         fail_on_reject=True,
         retries=0,
     )

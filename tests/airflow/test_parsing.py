@@ -18,6 +18,7 @@ pytestmark = pytest.mark.airflow
 # Reads the file as the DAG processor does, and says what that did.
 READ = """
 import json, sys
+from types import SimpleNamespace
 from airflow.sdk import DAG, task
 DAG("other", schedule=None)  # so that Airflow has loaded what it loads for any
 done = []
@@ -25,6 +26,11 @@ sys.addaudithook(lambda event, args: done.append(event))
 sys.path.insert(0, sys.argv[1])
 import bench_collect
 dag = bench_collect.bench_collect()
+approval, jinja = dag.get_task("wait_for_judge.approval"), dag.get_template_env()
+def asked(*batches, **params):
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"batches": batches})
+    texts = approval.subject, approval.body
+    return [jinja.from_string(text).render(ti=ti, params=params) for text in texts]
 told = {
     "events": sorted(set(done)),
     "modules": sorted(set(sys.modules)),
@@ -35,6 +41,7 @@ told = {
     "params": list(dag.params),
     "paused": dag.is_paused_upon_creation,
     "schedule": str(dag.schedule),
+    "asked": [asked("a.json", "b.json", experiment="mine"), asked(experiment=None)],
     "logins": [
         bench_collect.with_login(url)
         for url in ("http://gpu:8000", "http://bob:own@gpu:8000", "https://other")
@@ -105,3 +112,12 @@ def test_a_host_gets_the_login_of_its_connection(parsed: dict[str, Any]) -> None
         "http://bob:own@gpu:8000",
         "https://other",
     ]
+
+
+def test_an_approval_says_what_is_to_be_judged(parsed: dict[str, Any]) -> None:
+    """It lists the batches; where there is none it says so, and an experiment left out has its usual name."""
+    (subject, body), (usual, empty) = parsed["asked"]
+    assert subject == "Compare the models of mine now?"
+    assert body.endswith("- `a.json`\n- `b.json`\n")
+    assert usual == "Compare the models of tip-bench-auto now?"
+    assert empty == "Nothing waits for a judge: approve to go on; a rejection ends the run."
