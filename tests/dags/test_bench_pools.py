@@ -135,7 +135,7 @@ def test_a_pool_that_is_not_there_is_not_waited_for() -> None:
         ({"task_instance_mutation_hook": bench_pools.task_instance_mutation_hook}, True),
         ({"bench_pools": bench_pools}, True),
         ({"ours": bench_pools.task_instance_mutation_hook}, True),
-        ({"task_instance_mutation_hook": place.__call__, "sys": sys, "number": 5}, False),
+        ({"task_instance_mutation_hook": instance, "sys": sys, "number": 5}, False),
         ({}, False),
     ],
 )
