@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +134,7 @@ def _passing_on(child: subprocess.Popen[str]) -> Iterator[None]:
         return
 
     def pass_on(_number: int, _frame: FrameType | None) -> None:
-        child.send_signal(signal.SIGINT)
+        _interrupt(child)
 
     before = signal.signal(signal.SIGTERM, pass_on)
     try:
@@ -143,11 +143,18 @@ def _passing_on(child: subprocess.Popen[str]) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _interrupt(child: subprocess.Popen[str]) -> None:
+    """As a Ctrl-C does it: the whole group, since the command may be a script around tipbench."""
+    if child.poll() is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGINT)
+
+
 def _end(child: subprocess.Popen[str]) -> None:
     """End it, where the task ended first: a timeout, or an error in it."""
     if child.poll() is not None:
         return
-    child.send_signal(signal.SIGINT)
+    _interrupt(child)
     try:
         child.wait(_ENDING_S)
     except subprocess.TimeoutExpired:

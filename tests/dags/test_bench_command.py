@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,25 @@ def test_a_task_that_is_ended_interrupts_it_once(script: Path, tmp_path: Path) -
     out, _ = task.communicate(timeout=30)
     assert "code 130" in out
     assert gone(pid)
+    assert (tmp_path / "notes").read_text().split() == [str(int(signal.SIGINT))]
+
+
+def test_a_script_around_the_command_does_not_keep_it_going(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A team may call tipbench by a script of its own, which passes no signal on."""
+    around = tmp_path / "around"
+    around.write_text(f"""#!/bin/sh\n'{sys.executable}' '{script}' "$@"\nexit $?\n""")
+    around.chmod(0o755)
+    monkeypatch.setenv("TIPBENCH_COMMAND", f"'{around}'")
+    task, pid = started(script, tmp_path / "notes")
+    os.kill(task.pid, signal.SIGTERM)
+    try:
+        assert gone(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        task.communicate(timeout=30)
     assert (tmp_path / "notes").read_text().split() == [str(int(signal.SIGINT))]
 
 
