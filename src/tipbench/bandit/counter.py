@@ -41,6 +41,10 @@ _TIDY_S = 0.25
 # Those who were answered together often come back together. Without a moment's wait for them the first one
 # would go to the disk alone, and the others wait for that.
 _MOMENT_S = 0.001
+# A batch of two costs nearly as much as one of ten. Where several ask at once, batches therefore begin some
+# time apart, unless there is company enough.
+_APART_S = 0.003
+_COMPANY = 16
 _LOG = logging.getLogger(__name__)
 
 
@@ -69,6 +73,7 @@ class Counter:
         self._idle = True  # nobody works on a batch, nor has been asked to
         self._handed: tuple[Loop, Step] | None = None  # to an event loop, which has not come to it yet
         self._last = 0, 0.0  # how many were answered together, and when
+        self._began = 0.0  # when the last batch was begun in an event loop
         self._steps: SimpleQueue[Step | None] = SimpleQueue()  # for the thread
         self._listeners: tuple[Listener, ...] = ()
         self._wrote = threading.Event()
@@ -146,32 +151,39 @@ class Counter:
             self._line.append(waiting)
             if self._idle:
                 self._idle = False
-                self._hand(waiting.loop, self._work, here=waiting.loop, later=self._back_soon(waiting.loop))
+                self._hand(waiting.loop, self._work, here=waiting.loop, wait_s=self._wait_s(waiting.loop))
             elif self._handed is not None:
                 self._hurry(self._handed[0], waiting.loop)
 
     # -- who does the next step; the door is held
 
-    def _back_soon(self, loop: Loop | None) -> bool:
-        """Whether more than are here were answered just now, and may be about to ask again."""
+    def _wait_s(self, loop: Loop | None) -> float:
+        """How long to wait for company: for those who were answered just now and may be about to ask again,
+        and for others who come while several do.
+        """
         many, at = self._last
-        return loop is not None and many > len(self._line) and loop.time() - at < 2 * _MOMENT_S
+        if loop is None or len(self._line) >= _COMPANY:
+            return 0.0
+        now = loop.time()
+        soon = _MOMENT_S if many > len(self._line) and now - at < 2 * _MOMENT_S else 0.0
+        apart = self._began + _APART_S - now if many > 1 else 0.0
+        return max(soon, min(apart, _APART_S))
 
     def _hurry(self, loop: Loop, here: Loop | None) -> None:
         """Whoever was waited for is here; or whoever was to go on is not."""
         if loop.is_closed():
             self._take_back()
-        elif loop is here and len(self._line) == self._last[0]:
+        elif loop is here and len(self._line) in {self._last[0], _COMPANY} and not self._wait_s(loop):
             loop.call_soon(self._take, loop)
 
-    def _hand(self, loop: Loop | None, step: Step, *, here: Loop | None, later: bool = False) -> None:
+    def _hand(self, loop: Loop | None, step: Step, *, here: Loop | None, wait_s: float = 0.0) -> None:
         """Leave a step to an event loop, or to the thread where there is none any more."""
         if loop is None or not self._open or loop.is_closed():
             self._steps.put(step)
             return
         self._handed = loop, step
-        if later:
-            loop.call_later(_MOMENT_S, self._take, loop)
+        if wait_s > 0.0:
+            loop.call_later(wait_s, self._take, loop)
             return
         try:
             (loop.call_soon if loop is here else loop.call_soon_threadsafe)(self._take, loop)
@@ -206,6 +218,7 @@ class Counter:
         if here is None:
             self._do_all(batch, None)
             return
+        self._began = here.time()
         try:
             begun = self.tips.begin([one.ask for one in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, they all wait, and the next do too
@@ -273,8 +286,9 @@ class Counter:
             self._announce(signals)
         if here is not None and self._line:
             with self._door:
-                if self._back_soon(here):
-                    self._hand(here, self._work, here=here, later=True)
+                wait_s = self._wait_s(here)
+                if wait_s > 0.0:
+                    self._hand(here, self._work, here=here, wait_s=wait_s)
                     return
         self._work(here)
 

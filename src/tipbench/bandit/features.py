@@ -92,12 +92,13 @@ def _form(candidates: Sequence[Candidate]) -> bool:
 def _verbatim(candidates: Sequence[Candidate], wanted: FeatureSet) -> Array:
     dims, numbers = wanted.dims, array("d")
     for candidate in candidates:
-        numbers.fromlist(candidate.features or [])
-        if len(candidate.features or ()) != dims:
+        sent = candidate.features or []
+        if len(sent) != dims:
             raise BadInput(
-                f"candidate '{candidate.id}' has {len(candidate.features or ())} features: "
+                f"candidate '{candidate.id}' has {len(sent)} features: "
                 f"{wanted.version} takes exactly {wanted.dims} ({', '.join(wanted.names)})"
             )
+        numbers.fromlist(sent)
     x: Array = np.frombuffer(numbers).reshape(len(candidates), dims)
     # Of no number above the limit can the square be missing in the sum; NaN compares as False.
     if not np.vdot(x, x) <= LARGEST:
