@@ -161,12 +161,11 @@ class Counter:
         """How long to wait for company: for those who were answered just now and may be about to ask again,
         and for others who come while several do.
         """
-        many, at = self._last
-        if loop is None or len(self._line) >= _COMPANY:
+        if loop is None:
             return 0.0
-        now = loop.time()
-        soon = _MOMENT_S if many > len(self._line) and now - at < 2 * _MOMENT_S else 0.0
-        apart = self._began + _APART_S - now if many > 1 else 0.0
+        (many, at), here, now = self._last, len(self._line), loop.time()
+        soon = _MOMENT_S if many > here and now - at < 2 * _MOMENT_S else 0.0
+        apart = self._began + _APART_S - now if many > 1 and here < _COMPANY else 0.0
         return max(soon, min(apart, _APART_S))
 
     def _hurry(self, loop: Loop, here: Loop | None) -> None:
