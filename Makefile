@@ -44,7 +44,7 @@ demo: setup ## bench a real model and show a leaderboard
 	$(BIN)/tipbench demo
 
 test: check $(AIRFLOW_READY) ## all checks and tests but the slow ones
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV_READY) $(AIRFLOW_READY) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow

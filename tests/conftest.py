@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a few tests take minutes for comes first, or whoever is given it last keeps everybody waiting."""
+    items.sort(key=lambda item: "airflow" not in item.keywords)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _only_loopback() -> Iterator[None]:
     """A test that reaches for the network fails at once instead of depending on it."""
