@@ -12,7 +12,7 @@ from airflow_stand_in import PASSWORD, AirflowStandIn, Frame, Task, environment,
 from command import here, start
 from job_world import wait_until
 from tipbench.engine.lock import host_name
-from tipbench.workflows.airflow_setup import place_name
+from tipbench.workflows.airflow_setup import pool_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_a_dry_setup_prints_commands_and_asks_nobody(
 def test_a_place_is_named_by_its_host() -> None:
     """The same name as the lock's: however the address is written."""
     assert (
-        place_name("http://127.0.0.1:11434")
+        pool_name("http://127.0.0.1:11434")
         == "ollama-localhost-11434"
         == f"ollama-{host_name('http://[::1]:11434')}"
     )

@@ -30,7 +30,7 @@ class SetUp:
     left: str
 
 
-def place_name(url: str) -> str:
+def pool_name(url: str) -> str:
     """The id of a host's pool and of its connection, however its address is written."""
     return f"ollama-{host_name(url)}"
 
@@ -62,13 +62,13 @@ def _pools(urls: Sequence[str]) -> Iterator[Pool]:
     yield Pool(name=SHARED, about="tipbench: one model at a time, where hosts have no pools of their own")
     for url in urls:
         host = urlsplit(url).netloc.rpartition("@")[2]
-        yield Pool(name=place_name(url), about=f"tipbench: one model at a time on {host}")
+        yield Pool(name=pool_name(url), about=f"tipbench: one model at a time on {host}")
 
 
 def _connection(url: str) -> Connection:
     parts = urlsplit(url)
     return Connection(
-        name=place_name(url),
+        name=pool_name(url),
         scheme=parts.scheme,
         host=parts.hostname or "",
         port=parts.port or (443 if parts.scheme == "https" else 80),
