@@ -31,6 +31,7 @@ from tipbench.bandit.line_up import Served
 from tipbench.bandit.policies import make
 from tipbench.bandit.profiles import Profile
 from tipbench.errors import TipbenchError
+from tips_load import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -115,11 +116,12 @@ def _at_half(
     options: Options, service: Server, echo: Server, *, rate: float, seconds: int
 ) -> tuple[Load, Load]:
     """The service under half of its load, and a few echoes beside: what those wait for is the machine's."""
-    bodies = _scores(int(rate * seconds), features=True, turn=9)
-    few = _scores(PROBE_PER_S * seconds, features=True, turn=10)
+    # Few enough to be no load on the disk themselves: what is written to it must be the service's.
+    bodies = [{**body, "request_id": f"half-{MARK.decode()}"} for body in _scores(20_000, features=True)]
+    path, count, probes = "/score/egreedy/v2", int(rate * seconds), PROBE_PER_S * seconds
     with ThreadPoolExecutor() as pool:
-        probe = pool.submit(_load, options, echo, "/score/egreedy/v2", few, rate=PROBE_PER_S)
-        half = _load(options, service, "/score/egreedy/v2", bodies, rate=rate)
+        probe = pool.submit(_load, options, echo, path, bodies[:500], count=probes, rate=PROBE_PER_S)
+        half = _load(options, service, path, bodies, count=count, rate=rate)
         return half, probe.result()
 
 
@@ -255,10 +257,14 @@ def _load(
     path: str,
     bodies: Sequence[Mapping[str, Any]],
     *,
+    count: int = 0,
     in_flight: int = IN_FLIGHT,
     rate: float = 0.0,
 ) -> Load:
-    """Send the bodies from another process, and see what that cost the server."""
+    """Send the bodies from another process, each once or until there are so many, and see what that cost the
+    server.
+    """
+    count = count or len(bodies)
     file = options.work / f"bodies-{server.port}.jsonl"
     file.write_bytes(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
     before = server.cpu_s()
@@ -268,12 +274,13 @@ def _load(
         str(server.port),
         path,
         str(file),
+        str(count),
         str(in_flight),
         str(rate),
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     cpu_s = server.cpu_s() - before
-    return Load(cpu_us=cpu_s / len(bodies) * 1e6, count=len(bodies), **json.loads(done.stdout))
+    return Load(cpu_us=cpu_s / count * 1e6, count=count, **json.loads(done.stdout))
 
 
 @contextmanager

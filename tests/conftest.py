@@ -28,6 +28,7 @@ def _only_loopback() -> Iterator[None]:
 
     def guarded(self: socket.socket, address: Any) -> None:  # noqa: ANN401 - the library's own signature
         if self.family != socket.AF_UNIX and not str(address[0]).startswith(("127.", "::1", "localhost")):
+            self.close()  # whoever connects closes it on an OSError only
             raise AssertionError(f"a test tried to reach {address}")
         connect(self, address)
 
