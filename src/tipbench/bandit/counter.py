@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     # Something to be done next: in the event loop that it is handed, or in the thread, which hands it None.
     Step: TypeAlias = Callable[[Loop | None], None]
 
+# What was written is brought over into the file soon after much was, and in little pieces: a commit waits for
+# the disk behind all that is being brought over.
+_MUCH = 48
 _TIDY_S = 0.25
 # Those who were answered together often come back together. Without a moment's wait for them the first one
 # would go to the disk alone, and the others wait for that.
@@ -77,6 +80,8 @@ class Counter:
         self._steps: SimpleQueue[Step | None] = SimpleQueue()  # for the thread
         self._listeners: tuple[Listener, ...] = ()
         self._wrote = threading.Event()
+        self._wrote_much = threading.Event()
+        self._untidy = 0  # how many were answered since the last tidying
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -108,6 +113,7 @@ class Counter:
                 self._steps.put(None)
         self._closing.set()
         self._wrote.set()
+        self._wrote_much.set()
         for thread in self._threads:
             thread.join()
 
@@ -274,7 +280,10 @@ class Counter:
         _deliver([*zip(batch, answers, strict=True)], here)
         if here is not None:
             self._last = len(batch), here.time()
+        self._untidy += len(batch)
         self._wrote.set()
+        if self._untidy >= _MUCH:
+            self._wrote_much.set()
         with self._door:
             # After the tasks that have their answers now: the replies go out first.
             loop = _loop_of(self._line) if here is None else here
@@ -299,9 +308,12 @@ class Counter:
                 _LOG.exception("a listener to the log failed")
 
     def _tidy(self) -> None:
-        while not self._closing.wait(_TIDY_S):
+        while not self._closing.is_set():
             self._wrote.wait()
+            self._wrote_much.wait(_TIDY_S)
+            self._untidy = 0
             self._wrote.clear()
+            self._wrote_much.clear()
             try:
                 self.tips.books.tidy()
             except TipbenchError as error:
