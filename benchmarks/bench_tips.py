@@ -7,6 +7,7 @@ is counted is on disk.
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -86,7 +87,7 @@ def bench_tips(options: Options) -> list[Measure]:
         decisions = [reply["decision_id"] for reply in scores[-1].replies]
         rewards = _load(options, service, "/reward", _rewards(decisions), in_flight=128)
         peak = min(load.per_s for load in scores)
-        half, quiet = _at_half(options, service, echo, rate=peak / 2, seconds=seconds)
+        half, quiet, disk_ms = _at_half(options, service, echo, rate=peak / 2, seconds=seconds)
     echo_us, score_us = (min(load.cpu_us for load in loads) for loads in (echoes, scores))
     return [
         *_steps(),
@@ -108,21 +109,42 @@ def bench_tips(options: Options) -> list[Measure]:
         Measure(
             what=f"… the longest of an echo at {PROBE_PER_S}/s beside it", value=quiet.worst_ms, unit="ms"
         ),
+        Measure(
+            what=f"… the longest the disk took for 4 kB at {PROBE_PER_S}/s beside it",
+            value=disk_ms,
+            unit="ms",
+        ),
         *_beside_shadows(options, rate=peak / 8),
     ]
 
 
 def _at_half(
     options: Options, service: Server, echo: Server, *, rate: float, seconds: int
-) -> tuple[Load, Load]:
-    """The service under half of its load, and a few echoes beside: what those wait for is the machine's."""
+) -> tuple[Load, Load, float]:
+    """The service under half of its load; beside it a few echoes, and a file that a page is written to and
+    synced: what those wait for is the machine's.
+    """
     # Few enough to be no load on the disk themselves: what is written to it must be the service's.
     bodies = [{**body, "request_id": f"half-{MARK.decode()}"} for body in _scores(20_000, features=True)]
     path, count, probes = "/score/egreedy/v2", int(rate * seconds), PROBE_PER_S * seconds
     with ThreadPoolExecutor() as pool:
         probe = pool.submit(_load, options, echo, path, bodies[:500], count=probes, rate=PROBE_PER_S)
+        disk = pool.submit(_disk_ms, options.work / "probe", seconds=seconds)
         half = _load(options, service, path, bodies, count=count, rate=rate)
-        return half, probe.result()
+        return half, probe.result(), disk.result()
+
+
+def _disk_ms(file: Path, *, seconds: int) -> float:
+    longest = 0.0
+    with file.open("wb", buffering=0) as probe:
+        for _ in range(PROBE_PER_S * seconds):
+            time.sleep(1 / PROBE_PER_S)
+            begun = time.perf_counter()
+            probe.seek(0)
+            probe.write(bytes(4096))
+            os.fdatasync(probe.fileno())
+            longest = max(longest, time.perf_counter() - begun)
+    return longest * 1000
 
 
 def _beside_shadows(options: Options, *, rate: float) -> list[Measure]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # What was written is brought over into the file soon after much was, and in little pieces: a commit waits for
 # the disk behind all that is being brought over.
-_MUCH = 48
+_MUCH = 128
 _TIDY_S = 0.25
 # Those who were answered together often come back together. Without a moment's wait for them the first one
 # would go to the disk alone, and the others wait for that.

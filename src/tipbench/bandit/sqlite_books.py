@@ -29,7 +29,7 @@ _BUSY_S = 30.0
 # In pages of 4 kB. Above the first, the writer brings the last bit of the log over so that it can start
 # anew; the second is for those who never call `tidy`.
 _LONG_LOG, _LONGEST_LOG = 2_000, 20_000
-_LITTLE = 64
+_LITTLE = 128
 _MOST_IDLE = 4
 
 
