@@ -206,3 +206,29 @@ def test_a_closed_loop_is_no_trouble(books: Books) -> None:
         held.gate.set()
         assert isinstance(other.result(30), ScoreReply)
     assert decided(make_tips(books), score("gone", "again")).tip_id
+
+
+async def test_books_are_tidied_when_much_was_written(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few wait for their time, which does not come here; many do not."""
+    monkeypatch.setattr("tipbench.bandit.counter._TIDY_S", 60.0)
+    tidied: list[int] = []
+    monkeypatch.setattr(books, "tidy", lambda: tidied.append(1))
+    with Counter(make_tips(books)) as counter:
+        await asyncio.gather(*(counter.ask(score(f"u{n}", f"few{n}")) for n in range(20)))
+        await asyncio.sleep(0.1)
+        assert not tidied
+        await asyncio.gather(*(counter.ask(score(f"u{n}", f"many{n}")) for n in range(200)))
+        await until(lambda: bool(tidied))
+
+
+async def test_books_are_tidied_soon_after_one_answer_and_then_left_alone(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tipbench.bandit.counter._TIDY_S", 0.01)
+    tidied: list[int] = []
+    monkeypatch.setattr(books, "tidy", lambda: tidied.append(1))
+    with Counter(make_tips(books)) as counter:
+        await counter.ask(score("ann", "q"))
+        await until(lambda: bool(tidied))
+        await asyncio.sleep(0.1)
+        assert len(tidied) == 1
