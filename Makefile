@@ -43,7 +43,8 @@ $(AIRFLOW_READY): $(READY) requirements/airflow.txt
 demo: setup ## bench a real model and show a leaderboard
 	$(BIN)/tipbench demo
 
-test: check $(AIRFLOW_READY) ## all checks and tests but the slow ones
+test: $(READY) ## all checks and tests but the slow ones
+	@$(MAKE) --no-print-directory --jobs=2 check $(AIRFLOW_READY)
 	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV_READY) $(AIRFLOW_READY) ## the tests that take minutes

@@ -50,8 +50,6 @@ def test_same_key_same_text(tiny: Path) -> None:
     assert [run.candidates for run in first.values()] == [second[key].candidates for key in first]
     key = next(iter(first))
     assert raw(first[key]) == raw(second[key]) != ""
-    other = collect_tiny(tiny, "three", "--seed", "1")
-    assert other.keys().isdisjoint(first)
 
 
 def test_a_schema_reaches_the_model_and_cached_tokens_are_stored(tiny: Path) -> None:
