@@ -104,6 +104,20 @@ def test_a_decision_is_told_as_it_happens(calm: TipService) -> None:
     assert event.data["absent"] == made["absent"]
 
 
+def test_a_long_log_is_told_in_pieces_of_some_messages(calm: TipService) -> None:
+    """Sent one by one they would keep the event loop from everybody else, and all at once too."""
+    start = last(calm)
+    for number in range(120):
+        calm.score("egreedy", "long", request_id=f"long-{number}")
+    pieces: list[int] = []
+    with calm.client.stream("GET", "/signals", params={"after": start}) as answer:
+        for piece in answer.iter_raw():
+            pieces.append(piece.count(b"event: serve\n"))
+            if sum(pieces) == 120:
+                break
+    assert 1 < max(pieces) <= 100
+
+
 def test_a_reader_that_was_away_misses_none_and_sees_none_twice(calm: TipService) -> None:
     """It comes back again and again with the last number it saw, in either way; much was served meanwhile."""
     start = seen = last(calm)

@@ -103,10 +103,11 @@ async def signals(
     )
 
 
-async def _stream(entries: AsyncIterator[Entry | None]) -> AsyncIterator[str]:
+async def _stream(pages: AsyncIterator[list[Entry]]) -> AsyncIterator[str]:
+    """In pieces of many messages: each piece takes far longer to send than a message takes to make."""
     yield f"retry: {_RETRY_MS}\n\n"
-    async for entry in entries:
-        yield ": quiet\n\n" if entry is None else _message(entry)
+    async for page in pages:
+        yield "".join(map(_message, page)) or ": quiet\n\n"
 
 
 def _message(entry: Entry) -> str:

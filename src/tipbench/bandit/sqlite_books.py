@@ -29,6 +29,8 @@ _BUSY_S = 30.0
 # In pages of 4 kB. Above the first, the writer brings the last bit of the log over so that it can start
 # anew; the second is for those who never call `tidy`.
 _LONG_LOG, _LONGEST_LOG = 2_000, 20_000
+# What a log is cut to when it starts anew: somebody who read for long has made it grow without end.
+_KEPT_LOG = 2 * _LONG_LOG * 4096
 _LITTLE = 128
 _MOST_IDLE = 4
 
@@ -67,7 +69,8 @@ class SqliteBooks:
             turn.roll_back()
             raise
         if turn.commit():
-            turn.tidy_up()
+            with suppress(StateUnusable):  # what was committed is; whoever tidies says what is wrong
+                turn.tidy_up()
 
     def begin(self, by: object = None) -> Turn | None:
         if not self._turn.acquire(blocking=False):
@@ -173,6 +176,7 @@ class SqliteBooks:
             self._patience_s = _BUSY_S
             self._file = _identity(self.path)
             self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG}")
+            self._writer.execute(f"PRAGMA journal_size_limit = {_KEPT_LOG}")
         return self._writer
 
     def _opening_seed(self) -> bytes:

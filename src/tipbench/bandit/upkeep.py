@@ -5,6 +5,8 @@ Both go in small transactions between those of whoever serves, so nobody need st
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,12 +16,14 @@ from tipbench.bandit.ridge_codec import decode_ridge, encode_ridge
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tipbench.bandit.books import Books, Transaction
     from tipbench.bandit.policy import Policy
 
 _AT_A_TIME = 500
+# For its first tenth of a second, whoever waits for SQLite's lock looks again at least this often.
+_REST_S = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +83,22 @@ def migrate(books: Books, source: Policy, target: Policy, *, replace: bool = Fal
     copied = kept = 0
     after: str | None = None
     while True:
-        with books.transaction() as tx:
+        with _turn(books) as tx:
             users = tx.memories_of(widening.source, after=after, limit=_AT_A_TIME)
             some = _copied(tx, widening, users, replace=replace)
         if not users:
             return Migrated(copied=copied, kept=kept)
         copied, kept, after = copied + some, kept + len(users) - some, users[-1][0]
+
+
+@contextmanager
+def _turn(books: Books) -> Iterator[Transaction]:
+    """A transaction, and then a rest as long as it took: others would not have a turn before the next one."""
+    began = time.monotonic()
+    with books.transaction() as tx:
+        yield tx
+    books.tidy()
+    time.sleep(max(time.monotonic() - began, _REST_S))
 
 
 def _copied(tx: Transaction, widening: Widening, users: list[tuple[str, bytes]], *, replace: bool) -> int:
@@ -109,7 +123,7 @@ def compact(
         many, upto = reading.count_before(before_ms)
     gone = 0
     while many:
-        with books.transaction() as tx:
+        with _turn(books) as tx:
             some = tx.drop(upto=upto, limit=_AT_A_TIME)
         gone += some
         if tell is not None:

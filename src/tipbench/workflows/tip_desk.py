@@ -42,7 +42,10 @@ SEED_ENV = "TIPBENCH_SERVE_SEED"
 ROUTES = {"egreedy/v2" if name == "egreedy-v2" else name: name for name in NAMES}
 RECOMMEND = "recommend"
 _LOOK_EVERY_S = 1.0
-_PAGE = 500
+# Who reads a long log from its beginning does so in little pieces, with a rest after each: they are worked on
+# where everybody else is answered.
+_PAGE = 100
+_REST_S = 0.01
 
 
 class TipDesk:
@@ -156,8 +159,8 @@ class TipDesk:
         if running is not None:
             running.end_streams()
 
-    def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[Entry | None]:
-        """What follows an entry of the log, as it comes; None whenever nothing came for so long."""
+    def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[list[Entry]]:
+        """What follows an entry of the log, as it comes; nothing whenever nothing came for so long."""
         return self.now.signals(after=after, quiet_s=quiet_s)
 
 
@@ -243,7 +246,7 @@ class _Open:
 
     # -- what is new
 
-    async def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[Entry | None]:
+    async def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[list[Entry]]:
         waker = _Waker(asyncio.get_running_loop(), asyncio.Event())
         self._wakers = (*self._wakers, waker)
         try:
@@ -251,13 +254,12 @@ class _Open:
             while not self._ended.is_set():
                 waker.event.clear()
                 entries = await asyncio.to_thread(self._entries, after)
-                for entry in entries:
-                    yield entry
-                    after = entry.seq
                 waited = 0.0 if entries else waited + await _wait(waker.event, _LOOK_EVERY_S)
-                if waited >= quiet_s:
-                    yield None
-                    waited = 0.0
+                if entries or waited >= quiet_s:
+                    yield entries
+                    after, waited = entries[-1].seq if entries else after, 0.0
+                if len(entries) == _PAGE:
+                    await asyncio.sleep(_REST_S)
         finally:
             self._wakers = tuple(one for one in self._wakers if one is not waker)
 
