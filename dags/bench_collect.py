@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import socket
+import sys
 import zlib
 from datetime import timedelta
 from difflib import get_close_matches
@@ -27,6 +28,9 @@ from airflow.sdk.exceptions import (
     AirflowNotFoundException,
     AirflowSkipException,
 )
+
+# These files may be in a folder of their own below the one that Airflow looks in for modules.
+sys.path.append(str(Path(__file__).parent))
 
 import bench_command
 from bench_pools import DAG_ID, SHARED_POOL, hosts_of, is_installed, pool_of, public_url
@@ -128,7 +132,8 @@ def check_conf() -> None:
 def named(setting: str) -> list[str]:
     """The names in a list, however it was written."""
     value = conf()[setting]
-    parts = value.split(",") if isinstance(value, str) else value
+    # The command that a name is given to takes a comma for the end of it, also for one out of a list.
+    parts = (value if isinstance(value, str) else ",".join(value)).split(",")
     found = [part.strip() for part in parts if part.strip()]
     twice = sorted({name for name in found if found.count(name) > 1})
     if twice or not found:

@@ -38,8 +38,13 @@ def full_url(text: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise ValueError(f"hosts: {text!r} is not an address such as {USUAL_HOST}")
+        raise ValueError(f"hosts: {_without_login(text)!r} is not an address such as {USUAL_HOST}")
     return url.replace("://0.0.0.0", "://127.0.0.1")
+
+
+def _without_login(text: str) -> str:
+    """What may be a password is not told, whatever else is wrong with the address."""
+    return re.sub(r"^(\w+://)?.*@", r"\1…@", text, flags=re.DOTALL)
 
 
 def _with_scheme(text: str) -> str:

@@ -343,6 +343,8 @@ def _server_settings(home: Path, port: int) -> dict[str, str]:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+        # Sooner than a busy scheduler has seen a look end, it would take that end for the next look's.
+        "TIPBENCH_POKE_SECONDS": "15",
     }
 
 

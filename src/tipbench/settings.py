@@ -77,11 +77,12 @@ def _url(value: str) -> str | None:
     try:
         parts = urlsplit(value)
         port_ok = parts.port is None or parts.port > 0
+        good = parts.scheme in {"http", "https"} and parts.hostname and port_ok
     except ValueError:
-        return f"{value!r} is not an address such as http://localhost:11434"
-    if parts.scheme in {"http", "https"} and parts.hostname and port_ok:
-        return None
-    return f"{value!r} is not an address such as http://localhost:11434"
+        good = False
+    # What may be a password is not told, whatever else is wrong with the address.
+    shown = re.sub(r"^(\w+://)?.*@", r"\1…@", value, flags=re.DOTALL)
+    return None if good else f"{shown!r} is not an address such as http://localhost:11434"
 
 
 def _duration(value: str) -> str | None:

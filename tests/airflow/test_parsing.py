@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.airflow
 
-# Reads the file as the DAG processor does, and says what that did.
+# Reads the file as the DAG processor does, in a folder below the one it looks in; says what that did.
 READ = """
-import json, sys
+import importlib.util, json, sys
 from types import SimpleNamespace
 from airflow.sdk import DAG, task
 DAG("other", schedule=None)  # so that Airflow has loaded what it loads for any
 done = []
 sys.addaudithook(lambda event, args: done.append(event))
-sys.path.insert(0, sys.argv[1])
-import bench_collect
+spec = importlib.util.spec_from_file_location("bench_collect", sys.argv[1])
+bench_collect = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(bench_collect)
 dag = bench_collect.bench_collect()
 approval, jinja = dag.get_task("wait_for_judge.approval"), dag.get_template_env()
 def asked(*batches, **params):
@@ -46,7 +47,14 @@ told = {
         bench_collect.with_login(url)
         for url in ("http://gpu:8000", "http://bob:own@gpu:8000", "https://other")
     ],
+    "models": [],
 }
+for models in ("a, b,", ["a ", "b"], ["a,b"], ["a,b", "b"], " , "):
+    bench_collect.conf = lambda: {"models": models}
+    try:
+        told["models"].append(bench_collect.named("models"))
+    except bench_collect.AirflowFailException as error:
+        told["models"].append(str(error))
 print(json.dumps(told))
 """
 
@@ -54,7 +62,7 @@ print(json.dumps(told))
 @pytest.fixture(scope="module")
 def parsed(airflow_made: AirflowHome) -> dict[str, Any]:
     read = subprocess.run(
-        [AIRFLOW_BIN / "python", "-c", READ, ROOT / "dags"],
+        [AIRFLOW_BIN / "python", "-c", READ, ROOT / "dags" / "bench_collect.py"],
         env={**airflow_made.env, "AIRFLOW_CONN_OLLAMA-GPU-8000": "http://ann:p%40ss%2F@gpu:8000"},
         capture_output=True,
         text=True,
@@ -112,6 +120,13 @@ def test_a_host_gets_the_login_of_its_connection(parsed: dict[str, Any]) -> None
         "http://bob:own@gpu:8000",
         "https://other",
     ]
+
+
+def test_a_model_is_one_task_however_the_list_is_written(parsed: dict[str, Any]) -> None:
+    """A comma separates names also within a list, as in the command that each task is."""
+    both = ["a", "b"]
+    twice, nothing = "conf: 'models': b is named twice", "conf: 'models': names nothing"
+    assert parsed["models"] == [both, both, both, twice, nothing]
 
 
 def test_an_approval_says_what_is_to_be_judged(parsed: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,14 @@ def test_a_dry_setup_prints_commands_and_asks_nobody(
     ]
     assert airflow.requests == []
     assert here("airflow", "setup", "--dry-run").code == 2
+
+
+def test_a_dry_setup_prints_what_a_shell_takes_as_it_is() -> None:
+    """People paste these lines: nothing in an address becomes a command or a second word."""
+    lines = here("airflow", "setup", "--dry-run", "http://gpu$(id):80", "a;b c").out.splitlines()
+    words = [shlex.split(line) for line in lines]
+    assert {word[3] for word in words[1:]} == {"ollama-gpu$(id)-80", "ollama-a;b c-11434"}
+    assert all("'ollama-" in line for line in lines[1:])
 
 
 def test_a_place_is_named_by_its_host() -> None:

@@ -46,6 +46,19 @@ def test_what_is_no_address_is_refused_on_both_sides(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["http://ann:hush@gpu:99999", "ann:hush@gpu:8000", "ftp://ann:hush@gpu", "http://ann:hu/sh@hush@gpu:x"],
+)
+def test_a_login_in_a_wrong_address_is_not_told(text: str) -> None:
+    """The sentence ends in a log or on a page, on both sides."""
+    with pytest.raises(ValueError, match=r"^hosts: '.*…@gpu.*' is not an address") as there:
+        full_url(text)
+    with pytest.raises(BadSetting, match=r"…@gpu.*' is not an address") as here:
+        Settings.of({"ollama_url": text})
+    assert "hu" not in f"{there.value}{here.value}"
+
+
+@pytest.mark.parametrize(
     ("conf", "expected"),
     [
         ({}, ["http://localhost:11434"]),

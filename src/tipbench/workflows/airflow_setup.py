@@ -47,7 +47,10 @@ def set_up(hosts: Sequence[str]) -> SetUp:
 def commands(hosts: Sequence[str]) -> list[str]:
     """The same as commands to type where Airflow is. Passwords are not in them."""
     urls = _some(hosts)
-    pools = [f"airflow pools set {pool.name} {pool.slots} {shlex.quote(pool.about)}" for pool in _pools(urls)]
+    pools = [
+        f"airflow pools set {shlex.quote(pool.name)} {pool.slots} {shlex.quote(pool.about)}"
+        for pool in _pools(urls)
+    ]
     return [*pools, *(_command(_connection(url)) for url in urls)]
 
 
@@ -81,7 +84,7 @@ def _connection(url: str) -> Connection:
 def _command(one: Connection) -> str:
     login = f' --conn-login {shlex.quote(one.login)} --conn-password "$PASSWORD"' if one.login else ""
     where = f"--conn-host {shlex.quote(one.host)} --conn-port {one.port} --conn-schema {one.scheme}"
-    return f"airflow connections add {one.name} --conn-type http {where}{login}"
+    return f"airflow connections add {shlex.quote(one.name)} --conn-type http {where}{login}"
 
 
 def _left(runs: DagRuns) -> str:
