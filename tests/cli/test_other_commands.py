@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from command import tipbench
+from command import start, tipbench
 from stand_in import FakeModel, StandIn, running
 
 if TYPE_CHECKING:
@@ -146,6 +146,42 @@ def test_output_pipes_without_colour() -> None:
     """What is not a terminal gets plain text."""
     for arguments in (("experiments",), ("doctor",), ("suite", "list"), ("--help",)):
         assert "\x1b[" not in tipbench(*arguments).out
+
+
+@pytest.mark.usefixtures("home")
+def test_a_reader_that_has_gone_ends_no_work() -> None:
+    """`2>&1 | head -1` takes the words away, not the collection, and is no error."""
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        where = ("--ollama-url", host.url, "--engine", "ollama")
+        gone = start("collect", "--models", "a:1b", "--prompts", "v1", "--n-scenarios", "3", *where)
+        assert gone.stdout is not None
+        assert gone.stderr is not None
+        gone.stdout.close()
+        gone.stderr.close()
+        assert gone.wait(timeout=60) == 0
+    assert len(tipbench("experiments", "tip-bench-auto").out.splitlines()) == 4
+
+
+@pytest.mark.usefixtures("home")
+def test_one_of_a_thing_is_not_several() -> None:
+    """A single cell or experiment is counted as one, while it is made and while it waits."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        where = ("--ollama-url", host.url, "--engine", "ollama")
+        one = ("collect", "--models", "a:1b", "--prompts", "v1", "--n-scenarios", "1", *where)
+        assert tipbench(*one).err.startswith("1 cell, 0 done before\n")
+        tipbench(*one, "--mlflow-url", dead)
+        looked = tipbench("doctor", "--ollama-url", host.url).out
+    assert ", 1 experiment\n" in looked
+    assert "1 cell waiting for a ledger\n" in looked
+
+
+def test_the_exit_codes_fill_their_lines() -> None:
+    """The help breaks them where the terminal ends and nowhere else."""
+    lines = tipbench("--help").out.partition("Exit codes:")[2].splitlines()
+    assert len(lines[1].split()) > 3
 
 
 def test_every_command_teaches() -> None:

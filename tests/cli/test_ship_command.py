@@ -32,6 +32,7 @@ def home(fresh_home: Path, planted: Path) -> Path:
 def test_from_shipping_to_rolling_back() -> None:
     """Ship, see, ship another, see both, go back, and be told where the road ends."""
     assert "nothing is shipped yet" in here("ship").out
+    assert here("ship", "--history").out == "nothing is shipped yet\n"
     first = here("ship", "--experiment", "won")
     assert first.code == 0, first.err
     assert first.out.startswith("shipped a-big:1b with v1, 16.50 (")
@@ -74,6 +75,7 @@ def test_a_tie_exits_4_with_the_tie_group() -> None:
     [
         (("--experiment", "raw"), 4, "nothing of experiment 'raw' is judged yet"),
         (("--experiment", "rules"), 4, "would stand on proxy alone"),
+        (("--experiment", "rules"), 4, "--insist with --cell MODEL/PROMPT to ship one all the same"),
         (("--experiment", "none"), 2, "there is no experiment 'none'"),
         (("--experiment", "won", "--cell", "x/v1"), 2, "there is no combination 'x/v1'"),
         (("--experiment", "won", "--cell", "b:500m/v1", "--recommended"), 2, "give one of them"),

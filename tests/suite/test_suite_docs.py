@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tipbench.suite import SHIPPED, check_suite, import_scenarios, load_suite
+from tipbench.suite import SHIPPED, check_suite, import_scenarios, load_suite, new_suite
 from tipbench.suite.prompt import OUTPUTS
 from tipbench.suite.rubric import FLAGS
 from tipbench.suite.sandbox import COUNTED, LONGEST_TEXT, MOST_ROUNDS, prompt_environment
@@ -16,11 +16,13 @@ REFERENCE = (DOCS / "reference" / "suite-files.md").read_text(encoding="utf-8")
 
 
 def test_the_suite_in_the_how_to_works(tmp_path: Path) -> None:
-    """The files on the page are a suite without problems, and its table can be imported."""
+    """The page, followed from `suite new` on, ends with a suite without problems; its table is imported."""
+    new_suite(tmp_path / "ideas")
     blocks = re.findall(r"^`ideas/(\S+)`:\n\n```\w+\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
     for name, text in blocks:
-        (tmp_path / "ideas" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ideas" / name).write_text(text, encoding="utf-8")
+    for name in re.findall(r"^rm (ideas/\S+)$", HOW_TO, re.MULTILINE):
+        (tmp_path / name).unlink()
     assert check_suite(tmp_path / "ideas") == []
     table = re.search(r"^```\n(id,age.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
     assert table is not None

@@ -333,10 +333,15 @@ def test_a_suite_of_single_texts_is_collected_with_its_own_prompts() -> None:
 
 
 def test_two_names_for_one_digest_are_one_model() -> None:
-    """The cells of an alias are not generated twice."""
+    """The cells of an alias are not generated twice, and one is told, by a dry run too."""
+    events: EVENTS = []
     with running(a_host("a:1b")) as host:
         host.models.append(_Alias("alias:1b"))
-        assert run(host, models="a:1b,alias:1b", n_scenarios=1).cells.planned == 2
+        settings = settings_for(host, n_scenarios=1)
+        assert estimate(settings, emit=lambda event: events.append(dict(event))).cells == 2
+        assert run(host, events, n_scenarios=1).cells.planned == 2
+    said = [event["message"] for event in events if event["event"] == "notice"]
+    assert said == ["alias:1b has the same weights as a:1b: they are benched once, as a:1b"] * 2
 
 
 class _Alias(FakeModel):

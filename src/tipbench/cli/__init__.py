@@ -36,8 +36,11 @@ from tipbench.settings import home
 if TYPE_CHECKING:
     from types import FrameType
 
-EXIT_CODES = """Exit codes: 0 done; 1 some cells failed; 2 bad input; 3 an engine or ledger that is needed
-cannot be reached or is busy; 4 a check ran and said no; 130 interrupted."""
+# One line: the help wraps it, and keeps every break that is in it.
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 some cells failed; 2 bad input; 3 an engine or ledger that is needed "
+    "cannot be reached or is busy; 4 a check ran and said no; 130 interrupted."
+)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - what Typer calls it with

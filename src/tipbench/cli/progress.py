@@ -113,7 +113,7 @@ def _lines(event: Event) -> None:
 def _plain(event: Event) -> str | None:
     match event["event"]:
         case "plan":
-            return f"{event['planned']} cells, {event['skipped']} of them done before"
+            return f"{count(event['planned'], 'cell')}, {event['skipped']} done before"
         case "model_loaded":
             return f"{event['model']}: loaded in {event['load_s']:.1f} s, {readable(event['bytes'])}"
         case "model_unloaded":

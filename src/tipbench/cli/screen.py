@@ -28,16 +28,23 @@ _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]
 
 @cache
 def out() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False)
+    return _console(stderr=False)
 
 
 @cache
 def err() -> Console:
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            """Rich would end the process, and with it the work: whoever prints decides what it means."""
+            raise BrokenPipeError
+
+    return Screen(stderr=stderr, highlight=False)
 
 
 def say(text: str, *, style: str | None = None) -> None:

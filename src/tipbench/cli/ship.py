@@ -153,6 +153,9 @@ def _print_history(found: History, *, as_json: bool) -> None:
     if as_json:
         print_json([{**asdict(one), "state": states[one.version]} for one in found.versions])
         return
+    if not found.versions:
+        say("nothing is shipped yet", style="bold")
+        return
     rows = [
         (
             str(one.version),

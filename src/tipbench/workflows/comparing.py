@@ -40,6 +40,7 @@ _ALL_TOO_SLOW = (
     "Every combination is slower than --max-latency-ms allows, so nothing is ranked.",
     "Allow more, or collect faster models.",
 )
+SEE_IT = "to see it all the same"
 NOT_CHECKED = (
     "Judge drift not checked: no batch held anchors, so nothing shows whether the judge stayed the same."
 )
@@ -76,14 +77,16 @@ def report_on(
     max_latency_ms: float | None = None,
     before: Judged | None = None,
     margin: float = 0.5,
+    instead: str = SEE_IT,
 ) -> Report:
     """The report on an experiment. CheckFailed where only a judge that is not trusted has judged it.
 
     `insist` ranks by such a judge all the same: the report's first line says so, and it recommends nothing.
+    `instead` is what the refusal says of insisting.
     """
     with nothing_thrown_away():
         kind = _kind(state, ground)
-        caution = _caution(state, kind, insist=insist)
+        caution = _caution(state, kind, insist=insist, instead=instead)
         report = _report(state, kind, asked=ground, caution=caution, max_latency_ms=max_latency_ms)
         if weights:
             report = replace(report, exploration=_explored(state, kind, report, weights))
@@ -191,7 +194,9 @@ def _ranked(rows: Sequence[Row], groups: Mapping[Combination, Sequence[Run]], *,
     return board if advise else replace(board, recommended=None, recommended_because=None)
 
 
-def _caution(state: Judged, kind: JudgeKind | None, *, insist: bool) -> tuple[str, ...]:
+def _caution(
+    state: Judged, kind: JudgeKind | None, *, insist: bool, instead: str = SEE_IT
+) -> tuple[str, ...]:
     """What is said before all else of a ranking by a judge who is no person and no agent with a batch."""
     if kind not in {"ai", "proxy"}:
         return ()
@@ -202,8 +207,8 @@ def _caution(state: Judged, kind: JudgeKind | None, *, insist: bool) -> tuple[st
     if not insist:
         raise CheckFailed(
             f"the ranking of experiment {state.experiment!r} would stand on {who} alone, and {why}: that is "
-            "no ground for it; let a person or an agent judge (tipbench judge export), or pass --insist to "
-            "see it all the same"
+            "no ground for it; let a person or an agent judge (tipbench judge export), or pass --insist "
+            f"{instead}"
         )
     return (f"Ranked by {who} alone, because it was insisted on: {why}.",)
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from tipbench.compare.figures import count
 from tipbench.engine.address import without_login
 from tipbench.engine.embedded import find_weights
 from tipbench.engine.memory import free_bytes, readable
@@ -185,10 +186,10 @@ def _embedded() -> Finding:
 def _ledger(settings: Settings) -> Finding:
     try:
         ledger = the_ledger(settings)
-        count = len(ledger.experiments())
+        held = count(len(ledger.experiments()), "experiment")
     except TipbenchError as error:
         return Finding(name="ledger", state="bad", detail=str(error), fix=_ledger_fix(settings))
-    return Finding(name="ledger", state="ok", detail=f"{ledger.uri}, {count} experiments")
+    return Finding(name="ledger", state="ok", detail=f"{ledger.uri}, {held}")
 
 
 def _local_mlflow(settings: Settings) -> Iterator[Finding]:
@@ -216,6 +217,5 @@ def _spool() -> Iterator[Finding]:
         yield Finding(name="spool", state="bad", detail=str(error), fix=fix)
         return
     if waiting:
-        yield Finding(
-            name="spool", state="warn", detail=f"{waiting} cells wait for a ledger", fix="tipbench sync"
-        )
+        detail = f"{count(waiting, 'cell')} waiting for a ledger"
+        yield Finding(name="spool", state="warn", detail=detail, fix="tipbench sync")

@@ -143,7 +143,18 @@ async def find_models(host: OllamaHost, settings: Settings, *, emit: Emit) -> li
     problems += too_large(models, settings.max_model_b)
     if problems:
         raise ModelRefused("; ".join(problems))
+    _tell_of_aliases(models, emit)
     return models
+
+
+def _tell_of_aliases(models: Sequence[Model], emit: Emit) -> None:
+    """Whoever names the same weights twice finds one of the names in no table."""
+    first: dict[str, str] = {}
+    for model in models:
+        name = first.setdefault(model.digest, model.name)
+        if name != model.name:
+            same = f"{model.name} has the same weights as {name}: they are benched once, as {name}"
+            emit({"event": "notice", "message": same})
 
 
 def _refuse_by_name(names: Sequence[str], limit: float) -> None:

@@ -78,7 +78,7 @@ def ship(
     who is not trusted, unless a cell is named and insisted on. What is in force already is not shipped again.
     """
     state = judged_experiment(replace(settings, experiment=experiment))
-    report = report_on(state, insist=insist)
+    report = report_on(state, insist=insist, instead="with --cell MODEL/PROMPT to ship one all the same")
     choice = choose(report, recommended=recommended, cell=cell, insist=insist)
     suite = suite_of(state, settings)
     runs = combinations(state.runs)[choice.row.combination]
