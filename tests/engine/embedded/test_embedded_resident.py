@@ -172,5 +172,6 @@ def test_the_prompt_cache_is_counted(tiny: Path) -> None:
         httpx.Client(base_url=url) as http,
     ):
         first, second = (http.post("/api/chat", json=body("tiny", 5, stream=False)).json() for _ in range(2))
+    assert "error" not in first | second
     assert first["prompt_eval_count"] == second["prompt_eval_count"]
     assert second["prompt_cached_count"] > first["prompt_cached_count"] == 0

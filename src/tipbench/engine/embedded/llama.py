@@ -78,6 +78,8 @@ class Llama:
             base_url=server.listening_address,
             headers={"Authorization": f"Bearer {key}"},
             timeout=httpx.Timeout(None, connect=10),
+            # A connection that llama.cpp has just closed looks open for a moment: what is sent then is lost.
+            limits=httpx.Limits(max_keepalive_connections=0),
             trust_env=False,
         )
 
