@@ -154,15 +154,15 @@ def test_slots_share_the_model(tiny: Path) -> None:
     ):
         with (
             ThreadPoolExecutor() as pool,
-            http.stream("POST", "/api/chat", json=body("tiny", 900, num_ctx=1024)) as response,
+            http.stream("POST", "/api/chat", json=body("tiny", 1900, num_ctx=2048)) as response,
         ):
             parts = response.iter_lines()
             next(parts)
-            short = pool.submit(http.post, "/api/chat", json=body("tiny", 5, num_ctx=1024)).result()
+            short = pool.submit(http.post, "/api/chat", json=body("tiny", 5, num_ctx=2048)).result()
             *_, last = (json.loads(line) for line in parts)
         assert json.loads(short.text.split("\n")[0])["created_at"] < last["created_at"]
-        assert last["eval_count"] == 900
-        assert http.get("/api/ps").json()["models"][0]["context_length"] == 1024
+        assert last["eval_count"] == 1900
+        assert http.get("/api/ps").json()["models"][0]["context_length"] == 2048
 
 
 def test_the_prompt_cache_is_counted(tiny: Path) -> None:
