@@ -71,6 +71,10 @@ def _statement(sql: str) -> Callable[[Path], object]:
         _overwrite(0, 16, b"not SQLite at all"),
         _overwrite(4096, 40_000, b"\xff"),
         _statement("DROP TABLE profiles"),
+        _statement("DROP TABLE fresh"),
+        _statement("UPDATE fresh SET place = 'nowhere'"),
+        _statement("UPDATE fresh SET value = 'no seq'"),
+        _statement("PRAGMA user_version = 1"),
         _statement("DELETE FROM meta"),
         _statement("UPDATE meta SET value = x'00'"),
         _statement("PRAGMA application_id = 7"),
@@ -133,6 +137,7 @@ def damaged_row(books: Books, table: str, location: str) -> None:
         return
     file = sqlite3.connect(location)
     file.execute(f"UPDATE {table} SET body = x'00ff00'")  # noqa: S608 - a table's name from the test
+    file.execute("UPDATE fresh SET value = x'00ff00' WHERE place = ?", (table,))
     file.commit()
     file.close()
 

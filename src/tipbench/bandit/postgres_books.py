@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from tipbench.bandit.sql_books import TABLES, VERSION, SqlReading, SqlTransaction, schema
+from tipbench.bandit.books import SERVE
+from tipbench.bandit.sql_books import TABLES, SqlReading, SqlTransaction, schema
 from tipbench.errors import StateUnusable
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tipbench.bandit.sql_books import Row, Run
 
 SCHEMA = "tipbench_tips"
+_VERSION = 1
 _TURN = 0x5449_5053_0001  # the advisory lock; its number is only ours within a database of ours
 _MOST_IDLE = 4
 _SESSION = (
@@ -196,7 +198,7 @@ class PostgresBooks:
         version = said.get("version", b"")
         if not version.isdigit() or len(said.get("seed", b"")) != 32:
             raise self._damaged("it has lost its version or the server's seed")
-        if int(version) > VERSION:
+        if int(version) > _VERSION:
             raise StateUnusable(f"{self.where} was made by a newer tipbench; use that one")
         return said["seed"]
 
@@ -248,9 +250,10 @@ def _in_their_style(statement: str) -> bytes:
 def _make(db: Connection[Any]) -> None:
     db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     kinds = {"text": 'TEXT COLLATE "C"', "whole": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA"}
-    for statement in schema(**kinds, clustered=""):
+    by_id = f"CREATE UNIQUE INDEX log_served ON log (decision_id) WHERE signal = '{SERVE}'"
+    for statement in (*schema(**kinds, clustered=""), by_id):
         db.execute(statement.encode())
-    first = {"seed": secrets.token_bytes(32), "version": str(VERSION).encode(), "writer": b"nobody"}
+    first = {"seed": secrets.token_bytes(32), "version": str(_VERSION).encode(), "writer": b"nobody"}
     for name, value in first.items():
         db.execute("INSERT INTO meta VALUES (%s, %s)", (name, value))
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 Run = Callable[[str, Sequence[Any]], list[Row]]
 
-VERSION = 1
 TABLES = frozenset(
     {"log", "events", "outcomes", "memories", "profiles", "totals", "shadows", "choices", "meta"}
 )
@@ -43,6 +42,7 @@ _PAST = (
 )
 _UPSERTS = {
     "profiles": "ON CONFLICT (user_id) DO UPDATE SET body = excluded.body",
+    "served": "ON CONFLICT (key) DO UPDATE SET seq = excluded.seq",
     "memories": "ON CONFLICT (user_id, policy) DO UPDATE SET body = excluded.body",
     "choices": "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
     "totals": "ON CONFLICT (policy) DO UPDATE SET decisions = totals.decisions + excluded.decisions, "
@@ -62,7 +62,6 @@ def schema(*, text: str, whole: str, real: str, blob: str, clustered: str) -> li
         f"""CREATE TABLE log (seq {whole} PRIMARY KEY, ms {whole} NOT NULL, signal {text} NOT NULL,
             decision_id {text} NOT NULL, user_id {text} NOT NULL, policy {text} NOT NULL,
             body {blob} NOT NULL)""",
-        f"CREATE UNIQUE INDEX log_served ON log (decision_id) WHERE signal = '{SERVE}'",
         f"""CREATE TABLE events (decision {whole} NOT NULL, reward_id {text} NOT NULL, event {text} NOT NULL,
             reward {real}, dwell_s {real}, ms {whole} NOT NULL, learned {whole} NOT NULL,
             PRIMARY KEY (decision, reward_id)) {clustered}""",
@@ -70,7 +69,7 @@ def schema(*, text: str, whole: str, real: str, blob: str, clustered: str) -> li
             event {text} NOT NULL, ms {whole} NOT NULL)""",
         f"""CREATE TABLE memories (user_id {text} NOT NULL, policy {text} NOT NULL, body {blob} NOT NULL,
             PRIMARY KEY (user_id, policy))""",
-        f"CREATE TABLE profiles (user_id {text} PRIMARY KEY, body {blob} NOT NULL)",
+        f"CREATE TABLE profiles (user_id {text} PRIMARY KEY, body {blob} NOT NULL) {clustered}",
         f"""CREATE TABLE totals (policy {text} PRIMARY KEY, decisions {whole} NOT NULL,
             explored {whole} NOT NULL, rewards {whole} NOT NULL, reward_sum {real} NOT NULL)""",
         f"""CREATE TABLE shadows (signal {text} PRIMARY KEY, decisions {whole} NOT NULL,
@@ -90,11 +89,10 @@ class SqlReading:
         return int(self._run("SELECT coalesce(max(seq), 0) FROM log", ())[0][0])
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Past]:
-        where = f"WHERE l.signal = '{SERVE}' AND l.decision_id IN"
-        return {past.entry.decision_id: past for past in map(_past, self._among(f"{_PAST} {where}", ids))}
+        return self._served_where("l.decision_id IN", ids)
 
     def repeats(self, asked: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
-        found = (self._run(_repeats(len(some)), [*chain(*some)]) for some in _padded(asked))
+        found = (self._run(_repeats(len(some)), [*chain(*some)]) for some in padded(asked))
         return {(int(decision), reward_id) for decision, reward_id in chain(*found)}
 
     def profiles(self, users: Sequence[str]) -> dict[str, bytes]:
@@ -166,9 +164,13 @@ class SqlReading:
         upto = young[0][0] - 1 if young else self.last_seq()
         return int(self._run("SELECT count(*) FROM log WHERE seq <= ?", (upto,))[0][0]), int(upto)
 
-    def _among(self, select: str, keys: Sequence[str], *before: str) -> Iterator[Row]:
-        for some in _padded(keys):
-            yield from self._run(f"{select} ({_marks(len(some))})", (*before, *some))
+    def _served_where(self, among: str, keys: Sequence[Any]) -> dict[str, Past]:
+        rows = self._among(f"{_PAST} WHERE l.signal = '{SERVE}' AND {among}", keys)
+        return {past.entry.decision_id: past for past in map(_past, rows)}
+
+    def _among(self, select: str, keys: Sequence[Any], *before: str) -> Iterator[Row]:
+        for some in padded(keys):
+            yield from self._run(f"{select} ({marks(len(some))})", (*before, *some))
 
 
 class SqlTransaction(SqlReading):
@@ -184,29 +186,40 @@ class SqlTransaction(SqlReading):
         self._insert("log", changes.entries)
         self._insert("events", changes.events)
         self._insert("outcomes", changes.outcomes)
-        self._insert("profiles", [*changes.profiles.items()])
+        self._keep(changes)
         self._insert("memories", [(*key, body) for key, body in changes.memories.items()])
         self._insert("totals", changes.totals)
         self._insert("shadows", changes.shadows)
         self._insert("choices", [*changes.choices.items()])
 
     def drop(self, *, upto: int, limit: int) -> int:
-        last = self._run("SELECT max(seq) FROM (SELECT seq FROM log ORDER BY seq LIMIT ?) oldest", (limit,))
-        # The newest entry stays: it is what the next number is counted from.
-        until = min(int(last[0][0] or 0), upto, self.last_seq() - 1)
+        until = self._until(upto, limit)
         gone = int(self._run("SELECT count(*) FROM log WHERE seq <= ?", (until,))[0][0])
         for table, key in (("events", "decision"), ("outcomes", "decision"), ("log", "seq")):
             self._run(f"DELETE FROM {table} WHERE {key} <= ?", (until,))
         return gone
+
+    def _until(self, upto: int, limit: int) -> int:
+        last = self._run("SELECT max(seq) FROM (SELECT seq FROM log ORDER BY seq LIMIT ?) oldest", (limit,))
+        # The newest entry stays: it is what the next number is counted from.
+        return min(int(last[0][0] or 0), upto, self.last_seq() - 1)
 
     def _forget(self, user: str) -> None:
         where, keys = ("", ()) if user == EVERYBODY else ("WHERE user_id = ?", (user,))
         for table in ("memories", "profiles"):
             self._run(f"DELETE FROM {table} {where}", keys)
 
+    def _keep(self, changes: Changes) -> None:
+        self._insert("profiles", [*changes.profiles.items()])
+
     def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        for some in _chunks(rows):
-            self._run(_insert(table, len(some), len(some[0])), [*chain.from_iterable(some)])
+        insert(self._run, table, rows)
+
+
+def insert(run: Run, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows, or have them take the place of those with the same keys."""
+    for some in _chunks(rows):
+        run(_insert(table, len(some), len(some[0])), [*chain.from_iterable(some)])
 
 
 def _entry(row: Row) -> Entry:
@@ -227,7 +240,7 @@ def _chunks(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
         start += size
 
 
-def _padded(keys: Sequence[Any]) -> Iterable[list[Any]]:
+def padded(keys: Sequence[Any]) -> Iterable[list[Any]]:
     """As `_chunks`, but the last piece is filled up with its last key: to ask twice does no harm."""
     for start in range(0, len(keys), _MOST_ROWS):
         some = [*keys[start : start + _MOST_ROWS]]
@@ -235,13 +248,13 @@ def _padded(keys: Sequence[Any]) -> Iterable[list[Any]]:
 
 
 @lru_cache(maxsize=1024)
-def _marks(many: int) -> str:
+def marks(many: int) -> str:
     return ", ".join("?" * many)
 
 
 @lru_cache(maxsize=1024)
 def _insert(table: str, rows: int, columns: int) -> str:
-    values = ", ".join([f"({_marks(columns)})"] * rows)
+    values = ", ".join([f"({marks(columns)})"] * rows)
     return f"INSERT INTO {table} VALUES {values} {_UPSERTS.get(table, '')}"
 
 

@@ -13,8 +13,9 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from tipbench.bandit.behind import Behind
 from tipbench.bandit.books import Turn
-from tipbench.bandit.sql_books import TABLES, VERSION, SqlReading, SqlTransaction, schema
+from tipbench.bandit.sqlite_rows import TABLES, VERSION, SqliteReading, SqliteTransaction, make, upgrade
 from tipbench.errors import StateUnusable
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class SqliteBooks:
         self.path = path.expanduser().absolute()
         self._writer: sqlite3.Connection | None = None
         self._tidier: sqlite3.Connection | None = None
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[tuple[sqlite3.Connection, Behind]] = []
+        self._behind = Behind()  # the writer's
         self._turn = threading.Lock()
         self._tidying = threading.Lock()
         self._version = -1
@@ -87,12 +89,15 @@ class SqliteBooks:
                 db = self._writing()
                 self._begin(db, patience_s)
                 version = int(db.execute("PRAGMA data_version").fetchone()[0])
+                run = self._runner(db)
+                if version != self._version:
+                    self._behind.catch_up(run)
         except BaseException:
             self._turn.release()
             raise
         stale = version != self._version or by is not self._last_by
         self._version, self._last_by = version, by
-        tx = SqlTransaction(self._runner(db), stale=stale)
+        tx = SqliteTransaction(run, self._behind, stale=stale)
         return Turn(tx=tx, commit=self._commit, roll_back=self._roll_back, tidy_up=self._tidy_up)
 
     def _commit(self) -> bool:
@@ -110,6 +115,7 @@ class SqliteBooks:
 
     def _roll_back(self) -> None:
         self._version = -1
+        self._behind.forget()
         with suppress(sqlite3.Error):  # some errors have ended the transaction already
             self._writing().execute("ROLLBACK")
         self._turn.release()
@@ -122,17 +128,23 @@ class SqliteBooks:
             self._turn.release()
 
     @contextmanager
-    def reading(self) -> Iterator[SqlReading]:
+    def reading(self) -> Iterator[SqliteReading]:
         with self._told():
-            db = self._idle.pop() if self._idle else self._connected()
+            db, behind = self._idle.pop() if self._idle else (self._connected(), Behind())
+            run = self._runner(db)
+
+            def caught_up() -> Behind:
+                behind.catch_up(run)
+                return behind
+
             try:
                 db.execute("BEGIN")
-                yield SqlReading(self._runner(db))
+                yield SqliteReading(run, caught_up)
                 db.execute("COMMIT")
             except BaseException:
                 db.close()
                 raise
-            self._idle.append(db) if len(self._idle) < _MOST_IDLE else db.close()
+            self._idle.append((db, behind)) if len(self._idle) < _MOST_IDLE else db.close()
 
     def tidy(self) -> None:
         """Bring what was committed over into the file; writers go on meanwhile."""
@@ -150,11 +162,12 @@ class SqliteBooks:
 
     def close(self) -> None:
         with self._turn, self._tidying:
-            for db in (*self._idle, self._tidier, self._writer):
+            for db in (*(idle for idle, _ in self._idle), self._tidier, self._writer):
                 if db is not None:
                     db.close()
             self._idle, self._tidier, self._writer = [], None, None
             self._version = -1
+            self._behind.forget()
 
     def _begin(self, db: sqlite3.Connection, patience_s: float) -> None:
         # Whoever moves the file away leaves an open one behind that nobody will ever read.
@@ -223,6 +236,8 @@ class SqliteBooks:
             raise self._damaged("it does not say that it is tipbench's")
         if version > VERSION:
             raise StateUnusable(f"{self.path} was made by a newer tipbench; use that one")
+        if version < VERSION:
+            self._upgrade(db)
         found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if lost := TABLES - found:
             raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
@@ -230,6 +245,12 @@ class SqliteBooks:
         if seed is None or not isinstance(seed[0], bytes) or len(seed[0]) != 32:
             raise self._damaged("it has lost the server's seed")
         return seed[0]
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:  # and nobody else was quicker
+            upgrade(db)
+        db.execute("COMMIT")
 
     def _make(self) -> None:
         """A new file under another name first: under its own it is there whole or not at all."""
@@ -307,12 +328,9 @@ def _fill(path: Path) -> None:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("BEGIN IMMEDIATE")
-        kinds = {"text": "TEXT", "whole": "INTEGER", "real": "REAL", "blob": "BLOB"}
-        for statement in schema(**kinds, clustered="WITHOUT ROWID"):
-            db.execute(statement)
+        make(db)
         db.execute("INSERT INTO meta VALUES ('seed', ?)", (secrets.token_bytes(32),))
         db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
     finally:
         db.close()  # the last one out brings everything over into the file
