@@ -6,13 +6,15 @@ import random
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tipbench.bandit import behind
+from tipbench.bandit import behind, sqlite_books
 from tipbench.bandit.books import EVERYBODY, Changes, Entry
 from tipbench.bandit.sqlite_books import SqliteBooks
+from tipbench.errors import StateUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,11 +210,54 @@ def test_nothing_is_remembered_of_a_file_that_was_closed(opened: Open, tmp_path:
         assert tx.profiles(["anna", "bert"]) == {"bert": b"x"}
 
 
-def test_a_file_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
-    """With an index where there are rows now: its decisions and profiles are found, by two at once too."""
-    path = tmp_path / "tips.db"
+def test_a_reader_remembers_nothing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be many at once: of some megabytes that were appended, each takes what it asks for."""
+    for name in ("_MANY", "_MOST"):
+        monkeypatch.setattr(behind, name, 10**6)
+    books = opened()
+    with books.transaction() as tx:
+        tx.write(Changes(profiles={f"user-{number}": bytes(10_000) for number in range(400)}))
+    tracemalloc.start()
+    try:
+        with books.reading() as reading:
+            assert reading.profiles(["user-7", "nobody"]) == {"user-7": bytes(10_000)}
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_reader_finds_who_came_after_everybody_was_forgotten(opened: Open) -> None:
+    """However many are asked for at once, and in whichever piece of them it is noticed."""
+    books, users = opened(), [f"user-{number:03}" for number in range(200)]
+    with books.transaction() as tx:
+        tx.write(Changes(profiles=dict.fromkeys(users, b"old")))
+    with books.transaction() as tx:
+        tx.write(Changes(forgotten=frozenset([EVERYBODY]), profiles=dict.fromkeys(users[::3], b"new")))
+    with books.reading() as reading:
+        assert reading.profiles(users) == dict.fromkeys(users[::3], b"new")
+
+
+def test_a_row_that_cannot_be_read_keeps_nobody_from_writing(opened: Open) -> None:
+    """Each who begins is told of it, no transaction is left open, and once it is gone all goes on."""
+    books = opened()
+    with books.transaction() as tx:
+        tx.write(Changes(profiles={"anna": b"x"}))
+    db = sqlite3.connect(books.path, timeout=0, isolation_level=None)
+    db.execute("INSERT INTO fresh VALUES (2, 'nowhere', 'anna', x'00')")
+    for _ in range(2):
+        with pytest.raises(StateUnusable, match="a row of fresh"), books.transaction():
+            pass
+    with pytest.raises(StateUnusable, match="a row of fresh"):
+        books.begin()
+    db.execute("DELETE FROM fresh WHERE n = 2")
+    db.close()
+    with books.transaction() as tx:
+        assert tx.profiles(["anna"]) == {"anna": b"x"}
+
+
+def first_version(path: Path, entries: list[Entry]) -> bytes:
+    """Make a file as the first version did, with two profiles; the seed in it."""
     made = SqliteBooks(path)
-    entries = [Entry(seq, 1, "serve", id_of(seq), "anna", "egreedy", b"x") for seq in range(1, 300)]
     made.close()
     db = sqlite3.connect(path)
     db.executescript(
@@ -225,14 +270,49 @@ def test_a_file_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
     db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", entries)
     db.commit()
     db.close()
+    return made.seed()
+
+
+def test_a_file_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    """With an index where there are rows now: its decisions and profiles are found, by three at once too.
+
+    Whoever is first keeps it open, and those who come too late to take it over go on all the same.
+    """
+    path = tmp_path / "tips.db"
+    entries = [Entry(seq, 1, "serve", id_of(seq), "anna", "egreedy", b"x") for seq in range(1, 300)]
+    seed = first_version(path, entries)
     program = "import sys, pathlib\nfrom tipbench.bandit.sqlite_books import SqliteBooks\n"
-    program += "print(SqliteBooks(pathlib.Path(sys.argv[1])).seed().hex())"
+    program += "books = SqliteBooks(pathlib.Path(sys.argv[1]))\nwith books.transaction(): pass\n"
+    program += "print(books.seed().hex(), flush=True)\nsys.stdin.read()"
     command = [sys.executable, "-c", program, str(path)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert {one.communicate(timeout=60)[0].strip() for one in started} == {made.seed().hex()}
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    assert {one.stdout.readline().strip() for one in started if one.stdout} == {seed.hex()}
+    for one in started:
+        one.communicate(timeout=60)
     books = SqliteBooks(path)
     with books.reading() as reading:
         assert reading.profiles(["anna", "bert"]) == {"anna": b"\1", "bert": b"\2"}
         found = reading.decisions([one.decision_id for one in entries])
         assert [past.entry for past in found.values()] == entries
+    books.close()
+
+
+def test_a_file_that_an_older_one_still_uses_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on writing as it always did, and what it acknowledges would not be found."""
+    monkeypatch.setattr(sqlite_books, "_BUSY_S", 0.0)
+    path = tmp_path / "tips.db"
+    first_version(path, [])
+    older = sqlite3.connect(path)
+    older.execute("SELECT * FROM profiles").fetchall()
+    with pytest.raises(StateUnusable, match="still uses it"):
+        SqliteBooks(path)
+    assert older.execute("PRAGMA user_version").fetchone() == (1,)
+    older.close()
+    books = SqliteBooks(path)
+    with books.reading() as reading:
+        assert reading.profiles(["anna"]) == {"anna": b"\1"}
     books.close()

@@ -7,6 +7,7 @@ after it; and when many are put in their places together, in the order of their 
 What was appended and is not in its place yet is also in memory, of every process that writes. Each puts all
 of it in place, a little with every transaction, and removes what it then knows to be in place. Removed is the
 oldest only, and never the newest: whoever finds the row behind the last one they saw has missed nothing.
+Whoever only reads, now and then, goes through all that was appended: that takes milliseconds and no memory.
 """
 
 # ruff: noqa: S608 - what is put together is written here; values go beside the statement
@@ -20,9 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tipbench.bandit.sql_books import insert, marks, padded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from tipbench.bandit.sql_books import Run
+    from tipbench.bandit.sql_books import Row, Run
 
     Place: TypeAlias = str
     # A place, a key in it, and what is to stand there, None for nothing.
@@ -75,21 +76,18 @@ class Behind:
         if last is None or last == self._last:
             return
         rows = run("SELECT n, place, key, value FROM fresh WHERE n > ? ORDER BY n", (self._last,))
-        if not all(isinstance(value, _VALUES.get(place, ())) for _, place, _, value in rows):
-            raise sqlite3.DatabaseError("a row of fresh is for no place that there is")
+        _check((place, value) for _, place, _, value in rows)
         self._note(rows)
         self._removed = max(self._removed, first - 1)
-        if self._last - self._dropped > _MOST:  # whoever only reads puts nothing in place: others do
+        if self._last - self._dropped > _MOST:  # whoever writes little puts little in place: others do
             self._drop()
 
     def find(self, run: Run, place: Place, keys: Sequence[Any]) -> dict[Any, Any]:
         """What stands under these keys."""
-        fresh, (key_column, value_column) = self._fresh[place], _COLUMNS[place]
+        fresh = self._fresh[place]
         found = {key: fresh[key][1] for key in keys if key in fresh}
-        wanted = [key for key in keys if key not in found]
-        select = f"SELECT {key_column}, {value_column} FROM {place} WHERE {key_column} IN"
-        for some in padded(wanted):
-            found.update(run(f"{select} ({marks(len(some))})", some))
+        for some in padded([key for key in keys if key not in found]):
+            found.update(_in_place(run, place, some))
         return {key: value for key, value in found.items() if value is not None}
 
     def change(self, run: Run, changes: Sequence[Change]) -> None:
@@ -146,3 +144,33 @@ class Behind:
         self._dropped = self._last
         for place, fresh in self._fresh.items():
             self._fresh[place] = {key: one for key, one in fresh.items() if one[0] > self._removed}
+
+
+def find(run: Run, place: Place, keys: Sequence[Any]) -> dict[Any, Any]:
+    """As `Behind.find`, for those who have read nothing before."""
+    if len(keys) > _TOGETHER:  # to go through the table for each few of them would take long
+        known = Behind()
+        known.catch_up(run)
+        return known.find(run, place, keys)
+    found: dict[Any, Any] = {}
+    for some in padded(keys):
+        its: dict[Any, Any] = dict(_in_place(run, place, some))
+        wanted = f"place = ? AND key IN ({marks(len(some))}, ?)"
+        rows = run(f"SELECT key, value FROM fresh WHERE {wanted} ORDER BY n", (place, *some, ALL))
+        _check((place, value) for _, value in rows)
+        for key, value in rows:
+            if value is None and key == ALL:
+                its.clear()
+            its[key] = value
+        found |= its
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _in_place(run: Run, place: Place, keys: Sequence[Any]) -> list[Row]:
+    key, value = _COLUMNS[place]
+    return run(f"SELECT {key}, {value} FROM {place} WHERE {key} IN ({marks(len(keys))})", keys)
+
+
+def _check(values: Iterable[tuple[Place, Any]]) -> None:
+    if not all(isinstance(value, _VALUES.get(place, ())) for place, value in values):
+        raise sqlite3.DatabaseError("a row of fresh is for no place that there is")

@@ -10,7 +10,8 @@ import os
 import secrets
 import sqlite3
 import threading
-from contextlib import contextmanager, suppress
+import time
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tipbench.bandit.behind import Behind
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _APPLICATION_ID = 0x54495053  # "TIPS"
 _BUSY_S = 30.0
+_ALONE_S = 0.2  # for so long somebody waits to be the only one, before they look whether they need be
 # In pages of 4 kB. Above the first, the writer brings the last bit of the log over so that it can start
 # anew; the second is for those who never call `tidy`.
 _LONG_LOG, _LONGEST_LOG = 2_000, 20_000
@@ -43,8 +45,8 @@ class SqliteBooks:
         self.path = path.expanduser().absolute()
         self._writer: sqlite3.Connection | None = None
         self._tidier: sqlite3.Connection | None = None
-        self._idle: list[tuple[sqlite3.Connection, Behind]] = []
-        self._behind = Behind()  # the writer's
+        self._idle: list[sqlite3.Connection] = []
+        self._behind = Behind()
         self._turn = threading.Lock()
         self._tidying = threading.Lock()
         self._version = -1
@@ -88,12 +90,17 @@ class SqliteBooks:
             with self._told():
                 db = self._writing()
                 self._begin(db, patience_s)
-                version = int(db.execute("PRAGMA data_version").fetchone()[0])
-                run = self._runner(db)
-                if version != self._version:
-                    self._behind.catch_up(run)
         except BaseException:
             self._turn.release()
+            raise
+        run = self._runner(db)
+        try:
+            version = int(run("PRAGMA data_version", ())[0][0])
+            if version != self._version:
+                with self._told():
+                    self._behind.catch_up(run)
+        except BaseException:  # left open, it would keep everybody else from writing
+            self._roll_back()
             raise
         stale = version != self._version or by is not self._last_by
         self._version, self._last_by = version, by
@@ -130,21 +137,15 @@ class SqliteBooks:
     @contextmanager
     def reading(self) -> Iterator[SqliteReading]:
         with self._told():
-            db, behind = self._idle.pop() if self._idle else (self._connected(), Behind())
-            run = self._runner(db)
-
-            def caught_up() -> Behind:
-                behind.catch_up(run)
-                return behind
-
+            db = self._idle.pop() if self._idle else self._connected()
             try:
                 db.execute("BEGIN")
-                yield SqliteReading(run, caught_up)
+                yield SqliteReading(self._runner(db))
                 db.execute("COMMIT")
             except BaseException:
                 db.close()
                 raise
-            self._idle.append((db, behind)) if len(self._idle) < _MOST_IDLE else db.close()
+            self._idle.append(db) if len(self._idle) < _MOST_IDLE else db.close()
 
     def tidy(self) -> None:
         """Bring what was committed over into the file; writers go on meanwhile."""
@@ -162,7 +163,7 @@ class SqliteBooks:
 
     def close(self) -> None:
         with self._turn, self._tidying:
-            for db in (*(idle for idle, _ in self._idle), self._tidier, self._writer):
+            for db in (*self._idle, self._tidier, self._writer):
                 if db is not None:
                     db.close()
             self._idle, self._tidier, self._writer = [], None, None
@@ -196,24 +197,23 @@ class SqliteBooks:
         with self._told():
             if not self.path.exists():
                 self._make()
-            db = self._connected()
-            try:
+            self._bring_up_to_date()
+            with closing(self._connected()) as db:
                 return self._checked(db)
-            finally:
-                db.close()
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connected(self, *, alone: bool = False) -> sqlite3.Connection:
         if not self.path.exists():
             raise StateUnusable(f"{self.path} was moved or removed while in use; start again")
         db = sqlite3.connect(
             self.path,
-            timeout=_BUSY_S,
+            timeout=_ALONE_S if alone else _BUSY_S,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=512,
         )
         try:
             for setting in (
+                f"locking_mode = {'EXCLUSIVE' if alone else 'NORMAL'}",  # holds only if it is said first
                 "synchronous = FULL",
                 "fullfsync = ON",  # macOS: past the drive's own cache
                 "wal_autocheckpoint = 0",
@@ -225,8 +225,8 @@ class SqliteBooks:
             raise
         return db
 
-    def _checked(self, db: sqlite3.Connection) -> bytes:
-        """The seed, once the file has shown that it is tipbench's, whole, and not from the future."""
+    def _made_as(self, db: sqlite3.Connection) -> int:
+        """Its version, once the file has shown that it is tipbench's, and not from the future."""
         if self.path.stat().st_size == 0:
             raise self._damaged("it is empty")
         application, version = (
@@ -236,8 +236,10 @@ class SqliteBooks:
             raise self._damaged("it does not say that it is tipbench's")
         if version > VERSION:
             raise StateUnusable(f"{self.path} was made by a newer tipbench; use that one")
-        if version < VERSION:
-            self._upgrade(db)
+        return version
+
+    def _checked(self, db: sqlite3.Connection) -> bytes:
+        """The seed, once the file has shown that it is whole."""
         found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if lost := TABLES - found:
             raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
@@ -246,11 +248,28 @@ class SqliteBooks:
             raise self._damaged("it has lost the server's seed")
         return seed[0]
 
-    def _upgrade(self, db: sqlite3.Connection) -> None:
-        db.execute("BEGIN IMMEDIATE")
-        if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:  # and nobody else was quicker
-            upgrade(db)
-        db.execute("COMMIT")
+    def _bring_up_to_date(self) -> None:
+        """Only while nobody has it open: an older tipbench would go on, and what it writes not be found."""
+        until = time.monotonic() + _BUSY_S
+        while self._version_of_file() < VERSION:  # another process may be quicker
+            try:
+                with closing(self._connected(alone=True)) as db:
+                    db.execute("BEGIN IMMEDIATE")
+                    if self._made_as(db) < VERSION:
+                        upgrade(db)
+                    db.execute("COMMIT")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+                if time.monotonic() > until:
+                    raise StateUnusable(
+                        f"{self.path} was made by an older tipbench, and a process still uses it; end that "
+                        "one, then start again"
+                    ) from None
+
+    def _version_of_file(self) -> int:
+        with closing(self._connected()) as db:
+            return self._made_as(db)
 
     def _make(self) -> None:
         """A new file under another name first: under its own it is there whole or not at all."""

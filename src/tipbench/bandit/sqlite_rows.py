@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tipbench.bandit import behind, sql_books
 from tipbench.bandit.behind import PROFILES, SERVED
@@ -13,9 +13,9 @@ from tipbench.bandit.sql_books import SqlReading, SqlTransaction, schema
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from tipbench.bandit.behind import Behind
+    from tipbench.bandit.behind import Behind, Place
     from tipbench.bandit.books import Changes, Past
     from tipbench.bandit.sql_books import Run
 
@@ -25,41 +25,43 @@ _KINDS = {"text": "TEXT", "whole": "INTEGER", "real": "REAL", "blob": "BLOB", "c
 
 
 class SqliteReading(SqlReading):
-    """What there was when the transaction began. `known` is what of that is not in its place yet."""
-
-    def __init__(self, run: Run, known: Callable[[], Behind]) -> None:
-        SqlReading.__init__(self, run)
-        self._behind = known
+    """What there was when the transaction began."""
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Past]:
-        found = self._behind().find(self._run, SERVED, [_key(one) for one in ids])
+        found = self._find(SERVED, [_key(one) for one in ids])
         pasts = self._served_where("l.seq IN", [*found.values()])
         return {one: pasts[one] for one in ids if one in pasts}
 
     def profiles(self, users: Sequence[str]) -> dict[str, bytes]:
-        return self._behind().find(self._run, PROFILES, users)
+        return self._find(PROFILES, users)
+
+    def _find(self, place: Place, keys: Sequence[Any]) -> dict[Any, Any]:
+        return behind.find(self._run, place, keys)
 
 
 class SqliteTransaction(SqliteReading, SqlTransaction):
-    """The writer's."""
+    """The writer's. `known` is what was appended and may not be in its place yet."""
 
     def __init__(self, run: Run, known: Behind, *, stale: bool) -> None:
-        SqliteReading.__init__(self, run, lambda: known)
-        self.stale = stale
+        super().__init__(run, stale=stale)
+        self._behind = known
 
     def drop(self, *, upto: int, limit: int) -> int:
         until = self._until(upto, limit)
         ids = self._run(f"SELECT decision_id FROM log WHERE seq <= ? AND signal = '{SERVE}'", (until,))
-        self._behind().change(self._run, [(SERVED, _key(one), None) for (one,) in ids])
+        self._behind.change(self._run, [(SERVED, _key(one), None) for (one,) in ids])
         return super().drop(upto=upto, limit=limit)
 
     def _forget(self, user: str) -> None:
         super()._forget(user)
-        self._behind().change(self._run, [(PROFILES, user, None)])
+        self._behind.change(self._run, [(PROFILES, user, None)])
+
+    def _find(self, place: Place, keys: Sequence[Any]) -> dict[Any, Any]:
+        return self._behind.find(self._run, place, keys)
 
     def _keep(self, changes: Changes) -> None:
         served = [one for one in changes.entries if one.signal == SERVE]
-        self._behind().change(
+        self._behind.change(
             self._run,
             [
                 *((PROFILES, user, body) for user, body in changes.profiles.items()),
