@@ -11,7 +11,7 @@ import pytest
 
 from tipbench.bandit import draws, policies
 from tipbench.bandit.asked import Candidate, RewardReply, RewardRequest, ScoreReply, ScoreRequest
-from tipbench.bandit.asks import Choose, Done, Note, Reset, Reward, Score
+from tipbench.bandit.asks import Choose, Done, Note, Remembered, Reset, Reward, Score
 from tipbench.bandit.books import POOLED, ShadowTotal, Total
 from tipbench.bandit.decisions import decode
 from tipbench.bandit.policy import Memory, Weighed
@@ -418,10 +418,12 @@ def test_a_shadows_note_is_logged_and_counted(books: Books) -> None:
     tips = make_tips(books)
     signal = "shadow:egreedy-v2-shadow"
     lesson = decided(tips, score("anna")).decision_id
+    first, second = Remembered("anna", None, b"half"), Remembered("anna", b"half", b"learned")
     done = tips.run(
         [
             Note(signal, "d1", "anna", "egreedy-v2-shadow", b"body", agreed=True),
-            Note(signal, "", "anna", "egreedy-v2-shadow", memory=b"learned", lesson=lesson),
+            Note(signal, "", "", "egreedy-v2-shadow", memories=(first,), lesson=lesson),
+            Note(signal, "", "", "egreedy-v2-shadow", memories=(second,), lesson=lesson),
             Note(signal, "d2", "anna", "egreedy-v2-shadow", b"body"),
             Note(signal, "", "", "", dropped=3),
             Choose("active", "hybrid"),
@@ -444,15 +446,38 @@ def test_what_a_shadow_learned_before_a_reset_is_not_kept(books: Books, who: str
     """A lesson that waited while its user, or everybody, was reset leaves nothing; one from after it does."""
     tips, name = make_tips(books), "egreedy-v2-shadow"
     before = decided(tips, score("anna", "q1")).decision_id
-    late = [Note("s", "", user, name, memory=b"old", lesson=before) for user in ("anna", POOLED)]
-    tips.run([Reset(who), *late])
+    late = tuple(Remembered(user, None, b"old") for user in ("anna", POOLED))
+    tips.run([Reset(who), Note("s", "", "", name, memories=late, lesson=before)])
     pooled = {} if who is None else {(POOLED, name): b"old"}
     with books.reading() as reading:
         assert reading.memories([("anna", name), (POOLED, name)]) == pooled
     after = decided(tips, score("anna", "q2")).decision_id
-    tips.run([Note("s", "", "anna", name, memory=b"new", lesson=after)])
+    tips.run([Note("s", "", "", name, memories=(Remembered("anna", None, b"new"),), lesson=after)])
     with books.reading() as reading:
         assert reading.memories([("anna", name)]) == {("anna", name): b"new"}
+
+
+def test_of_two_lessons_from_the_same_memory_one_is_kept(books: Books) -> None:
+    """The other is a conflict, in all its parts: whoever learned it has not seen what is kept now."""
+    tips, name = make_tips(books), "egreedy-v2-shadow"
+    lesson = decided(tips, score("anna")).decision_id
+    keys = [("anna", name), (POOLED, name)]
+
+    def learned(own: tuple[bytes | None, bytes], pooled: tuple[bytes | None, bytes]) -> Note:
+        both = Remembered("anna", *own), Remembered(POOLED, *pooled)
+        return Note("s", "", "", name, memories=both, lesson=lesson)
+
+    answers = tips.run([learned((None, b"a"), (None, b"p")), learned((b"a", b"b"), (None, b"q"))])
+    assert [type(answer) for answer in answers] == [Done, Conflict]
+    (answer,) = tips.run([learned((None, b"c"), (b"p", b"q"))])
+    assert isinstance(answer, Conflict)
+    with books.reading() as reading:
+        assert reading.memories(keys) == {("anna", name): b"a", (POOLED, name): b"p"}
+    tips.run([Reset("anna")])
+    after = decided(tips, score("anna", "q2")).decision_id
+    one(tips, learned((None, b"d"), (b"p", b"q"))._replace(lesson=after))
+    with books.reading() as reading:
+        assert reading.memories(keys) == {("anna", name): b"d", (POOLED, name): b"q"}
 
 
 class Broken:

@@ -12,11 +12,13 @@ from shadow_world import BRISK, bad, settled, until
 from tipbench.bandit import policies
 from tipbench.bandit.asked import Candidate, RewardReply, RewardRequest, ScoreReply, ScoreRequest
 from tipbench.bandit.asks import Reset, Reward, Score
+from tipbench.bandit.books import POOLED
 from tipbench.bandit.counter import Counter
 from tipbench.bandit.serving import Tips
 from tipbench.bandit.shadow import ShadowResult, ShadowSpec
 from tipbench.bandit.shadowing import Shadowing
 from tipbench.bandit.sqlite_books import SqliteBooks
+from tips_world import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,6 +141,23 @@ def test_a_reset_reaches_apprentices(tmp_path: Path) -> None:
         settled(service.shadowing.shadows, "student")
         until(lambda: len(logged(service, STUDENT.signal)) == 2)
         assert not any(logged(service, STUDENT.signal)[-1].scores.values())
+
+
+def test_services_beside_each_other_teach_one_apprentice(tmp_path: Path) -> None:
+    """No lesson of one is lost to another, of the user nor of what all share; a reset by one is heard."""
+    spec = ShadowSpec(name="keen", policy="hybrid", apprentice=True)
+    with serving(tmp_path, [spec]) as one, serving(tmp_path, [spec]) as other:
+        for number in range(6):
+            for place, service in enumerate((one, other)):
+                service.reward(service.score(2 * number + place).decision_id)
+        until(lambda: seen(one.counter.tips.books, POOLED, "keen") == 12)
+        assert seen(one.counter.tips.books, "u", "keen", dims=7) == 12
+        assert sum(service.shadowing.counts()["keen"].learned for service in (one, other)) == 12
+        one.counter.ask_from_thread(Reset("u")).result(30)
+        other.reward(other.score(100).decision_id)
+        until(lambda: seen(one.counter.tips.books, POOLED, "keen") == 13)
+        assert seen(one.counter.tips.books, "u", "keen", dims=7) == 1
+        assert not any((*one.shadowing.unkept.values(), *other.shadowing.unkept.values()))
 
 
 @pytest.mark.parametrize("apprentice", [False, True])

@@ -41,11 +41,20 @@ class Reset(NamedTuple):
     body: bytes = b""
 
 
+class Remembered(NamedTuple):
+    """What a shadow knew of a user, or of all of them, before a lesson and after it: encoded ridges."""
+
+    user_id: str
+    was: bytes | None
+    now: bytes
+
+
 class Note(NamedTuple):
     """What a shadow did: `body` goes into the log under `signal`. Without a decision it was dropped.
 
-    `memory` is what the shadow has learned (an encoded ridge, under `policy`), where it may learn at all, and
-    `lesson` the decision it learned it from: after a reset of its user nothing of it is kept.
+    `memories` is what a shadow has learned (under `policy`), where it may learn at all, and `lesson` the
+    decision it learned it from: after a reset of its user nothing of it is kept. Where something else is kept
+    than what it `was`, it is a Conflict: another process has taught the same shadow, or had a user forgotten.
     """
 
     signal: str
@@ -55,7 +64,7 @@ class Note(NamedTuple):
     body: bytes = b""
     agreed: bool = False
     dropped: int = 0
-    memory: bytes | None = None
+    memories: tuple[Remembered, ...] = ()
     lesson: str = ""
 
 

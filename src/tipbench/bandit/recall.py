@@ -204,6 +204,12 @@ class Work:
         self._ridges.pop(key, None)
         self._memories[key] = body
 
+    def encoded(self, key: MemoryKey) -> bytes | None:
+        """What is kept under a key, by whichever process."""
+        if key in self._memories or self._forgotten & {EVERYBODY, key[0]}:
+            return self._memories.get(key)
+        return self._tx.memories([key]).get(key)
+
     def tell(self, event: Event, outcome: Outcome | None) -> None:
         self._events.append(event)
         self._repeats.add((event.decision, event.reward_id))

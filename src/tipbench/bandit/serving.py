@@ -187,13 +187,14 @@ class _Batch:
         rewards = [one for one in ready if isinstance(one, Reward)]
         # An id that was drawn just now is nobody's yet.
         self._work.look_up_replies([one.decision_id for one in questions if one.request.request_id])
-        lessons = [one for one in ready if isinstance(one, Note) and one.memory is not None]
+        lessons = [one for one in ready if isinstance(one, Note) and one.memories]
         self._work.look_up_past(
             [*(one.request.decision_id for one in rewards), *(one.lesson for one in lessons)]
         )
         wanted = [(one.request.user_id, one.served) for one in questions] + self._look_up_told(rewards)
         keys = (key for user, served in wanted for key in served.keys(user))
-        self._work.look_up_users((*(user for user, _ in wanted), *(one.user_id for one in lessons)), keys)
+        learners = (memory.user_id for one in lessons for memory in one.memories)
+        self._work.look_up_users((*(user for user, _ in wanted), *learners), keys)
         for place, one in enumerate(ready):
             self._work_on(place, one)
         self._catch_up()
@@ -285,14 +286,20 @@ class _Batch:
             self._work.count_shadow(ShadowTotal(ready.signal, 1, int(ready.agreed), 0))
         if ready.dropped:
             self._work.count_shadow(ShadowTotal(ready.signal, 0, 0, ready.dropped))
-        if ready.memory is not None and self._holds(ready):
-            self._work.keep_encoded((ready.user_id, ready.policy), ready.memory)
+        self._keep_learned(ready)
         return Done(seq=self._work.seq)
 
-    def _holds(self, note: Note) -> bool:
+    def _keep_learned(self, note: Note) -> None:
+        held = [one for one in note.memories if self._holds(note.lesson, one.user_id)]
+        if any(self._work.encoded((one.user_id, note.policy)) != one.was for one in held):
+            raise Conflict(f"{note.policy} was taught something else meanwhile")
+        for one in held:
+            self._work.keep_encoded((one.user_id, note.policy), one.now)
+
+    def _holds(self, lesson: str, user_id: str) -> bool:
         """Whether it was learned from a decision after the last reset; what all share stands a user's."""
-        decision = self._work.decision(note.lesson)
-        return decision is not None and decision.seq > self._work.floor_of(note.user_id)
+        decision = self._work.decision(lesson)
+        return decision is not None and decision.seq > self._work.floor_of(user_id)
 
     def _log(self, signal: str, decision_id: str, user_id: str, policy: str, body: bytes) -> None:
         work = self._work

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tipbench.bandit.asks import Note
+from tipbench.bandit.asks import Note, Remembered
 from tipbench.bandit.books import EVERYBODY, POOLED, RESET
 from tipbench.bandit.decisions import recalled
 from tipbench.bandit.rewarding import WORTH
 from tipbench.bandit.shadow import Decide, Logged, ShadowDropped, ShadowLesson, ShadowResult, Shadows, Teach
-from tipbench.errors import BadState, Unavailable
+from tipbench.errors import BadState, Conflict, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from tipbench.bandit.asked import RewardReply, RewardRequest
-    from tipbench.bandit.asks import Signal
+    from tipbench.bandit.asks import Answer, Signal
     from tipbench.bandit.books import Books, Entry
     from tipbench.bandit.counter import Counter
     from tipbench.bandit.shadow import Limits, Outcome, ShadowCounts, ShadowSpec
@@ -81,27 +83,41 @@ class Shadowing:
 
     def _report(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
-            for note in self._notes(outcome):
-                self.unkept[outcome.name] += not self._kept(note)
+            asked = self._asked(self._note(outcome))
+            if asked is None:
+                self._let_go(outcome)
+            elif isinstance(outcome, ShadowLesson):
+                asked.add_done_callback(partial(self._settled, outcome))
 
-    def _kept(self, note: Note) -> bool:
+    def _asked(self, note: Note) -> Future[Answer] | None:
         if self._counter.waiting() >= _MANY_WAITING:
-            return False
+            return None
         try:
-            self._counter.ask_from_thread(note)
+            return self._counter.ask_from_thread(note)
         except Unavailable:
-            return False
-        return True
+            return None
 
-    def _notes(self, outcome: Outcome) -> Iterator[Note]:
+    def _settled(self, lesson: ShadowLesson, answered: Future[Answer]) -> None:
+        """Another process may have taught the same shadow: then the lesson is learned again, from that."""
+        error = answered.exception()
+        if isinstance(error, Conflict):
+            self.shadows.unlearn(lesson, again=True)
+        elif error is not None:
+            self._let_go(lesson)
+
+    def _let_go(self, outcome: Outcome) -> None:
+        self.unkept[outcome.name] += 1
+        if isinstance(outcome, ShadowLesson):
+            self.shadows.unlearn(outcome, again=False)
+
+    def _note(self, outcome: Outcome) -> Note:
         signal, name = self._signals[outcome.name], outcome.name
         if isinstance(outcome, ShadowResult):
             body = _ENCODER.encode(outcome)
-            yield Note(signal, outcome.decision_id, outcome.user_id, name, body, agreed=outcome.agrees)
-        elif isinstance(outcome, ShadowDropped):
-            yield Note(signal, "", "", name, dropped=sum(outcome.decisions.values()))
-        else:
-            yield from _memories(signal, outcome)
+            return Note(signal, outcome.decision_id, outcome.user_id, name, body, agreed=outcome.agrees)
+        if isinstance(outcome, ShadowDropped):
+            return Note(signal, "", "", name, dropped=sum(outcome.decisions.values()))
+        return Note(signal, "", "", name, memories=_memories(outcome), lesson=outcome.decision_id)
 
 
 def unpacked(entry: Entry) -> dict[str, Any]:
@@ -113,10 +129,9 @@ def unpacked(entry: Entry) -> dict[str, Any]:
         raise BadState(what, f"it does not have its form ({error})") from None
 
 
-def _memories(signal: str, lesson: ShadowLesson) -> Iterator[Note]:
-    for user, body in ((lesson.user_id, lesson.own), (POOLED, lesson.pooled)):
-        if body is not None:
-            yield Note(signal, "", user, lesson.name, memory=body, lesson=lesson.decision_id)
+def _memories(lesson: ShadowLesson) -> tuple[Remembered, ...]:
+    own, pooled = (lesson.user_id, lesson.was_own, lesson.own), (POOLED, lesson.was_pooled, lesson.pooled)
+    return tuple(Remembered(user, was, now) for user, was, now in (own, pooled) if now is not None)
 
 
 def _nothing() -> None:

@@ -89,6 +89,14 @@ class Shadows:
         for one in self._all:
             one.forget(user_id)
 
+    def unlearn(self, lesson: ShadowLesson, *, again: bool) -> None:
+        """What an apprentice learned was not kept; `again`: it is to learn it from what is."""
+        for one in self._all:
+            if one.spec.name == lesson.name:
+                one.unlearn(lesson.user_id)
+                if again:
+                    one.teach(Teach(decision_id=lesson.decision_id, reward=lesson.reward))
+
     def counts(self) -> dict[str, ShadowCounts]:
         """By the shadow's name."""
         return {one.spec.name: one.counts() for one in self._all}

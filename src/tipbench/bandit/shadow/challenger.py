@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tipbench.bandit.shadow.child import Child, WorkerLost
-from tipbench.bandit.shadow.line import Forget, Line
+from tipbench.bandit.shadow.line import Forget, Line, LookAgain, Mark
 from tipbench.bandit.shadow.messages import (
     BROKEN,
     FULL,
@@ -30,6 +30,8 @@ from tipbench.errors import TipbenchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from typing_extensions import TypeIs
 
     from tipbench.bandit.shadow.messages import Answer
     from tipbench.bandit.shadow.notebook import Archive
@@ -94,6 +96,10 @@ class Challenger:
     def forget(self, user_id: str | None) -> None:
         if self.spec.apprentice:
             self._line.add(Forget(user_id))
+
+    def unlearn(self, user_id: str) -> None:
+        """What it learned of this user last was not kept."""
+        self._line.add(LookAgain(user_id))
 
     @property
     def pid(self) -> int | None:
@@ -193,10 +199,7 @@ class Challenger:
 
     def _exchange(self, child: Child) -> None:
         taken = self._line.take(most=self._limits.batch, most_bytes=_MOST_BATCH_BYTES)
-        for mark in taken:
-            if isinstance(mark, Forget):
-                self._notebook.forget(mark.user_id)
-        self._asked = deque(ask for ask in taken if not isinstance(ask, Forget))
+        self._asked = deque(ask for ask in taken if not self._heeded(ask))
         batch = self._batch()
         if batch is None:
             return
@@ -207,6 +210,14 @@ class Challenger:
         child.send(batch)
         while self._asked:
             self._take_in(child.hear(self._limits.deadline_s))
+
+    def _heeded(self, item: Decide | Teach | Mark) -> TypeIs[Mark]:
+        if isinstance(item, Forget):
+            self._notebook.forget(item.user_id)
+        elif isinstance(item, LookAgain):
+            self._tally.learned -= 1
+            self._notebook.look_again(item.user_id)
+        return isinstance(item, Mark)
 
     def _batch(self) -> Batch | None:
         """What was taken, as it is sent. None: nothing was, or what is remembered cannot be read."""
@@ -272,12 +283,14 @@ class Challenger:
 
     def _lesson(self, ask: Teach, said: Learned) -> ShadowLesson:
         self._tally.learned += 1
-        self._notebook.learned(ask.user_id, said)
+        was_own, was_pooled = self._notebook.learned(ask.user_id, said)
         return ShadowLesson(
             name=self.spec.name,
             decision_id=ask.decision_id,
             user_id=ask.user_id,
             reward=ask.reward,
+            was_own=was_own,
+            was_pooled=was_pooled,
             own=said.own,
             pooled=said.pooled,
             took_us=said.took_us,
@@ -303,9 +316,7 @@ class Challenger:
         self._asked.clear()
         while taken := self._line.take(most=self._limits.batch, most_bytes=_MOST_BATCH_BYTES):
             for item in taken:
-                if isinstance(item, Forget):
-                    self._notebook.forget(item.user_id)
-                else:
+                if not self._heeded(item):
                     self._tally.drop(item, reason)
 
     def _end_child(self) -> None:

@@ -12,12 +12,23 @@ if TYPE_CHECKING:
     from tipbench.bandit.shadow.messages import Decide, Teach
 
 
-class Forget:
-    """A mark in the line: from here on nothing learned of this user counts, or of anybody (None)."""
+class Mark:
+    """Something in the line that is not for the shadow, but for what is remembered of it."""
 
     size = 0
 
+
+class Forget(Mark):
+    """From here on nothing learned of this user counts, or of anybody (None)."""
+
     def __init__(self, user_id: str | None) -> None:
+        self.user_id = user_id
+
+
+class LookAgain(Mark):
+    """What was learned of this user last was not kept: what is remembered is not what holds."""
+
+    def __init__(self, user_id: str) -> None:
         self.user_id = user_id
 
 
@@ -29,7 +40,7 @@ class Line:
     """
 
     def __init__(self, *, most: int, most_bytes: int) -> None:
-        self._items: deque[Decide | Teach | Forget] = deque()
+        self._items: deque[Decide | Teach | Mark] = deque()
         self._most = most
         self._most_bytes = most_bytes
         self._bytes_in = 0  # the producers'
@@ -42,8 +53,8 @@ class Line:
     def __len__(self) -> int:
         return len(self._items)
 
-    def add(self, item: Decide | Teach | Forget) -> bool:
-        """Whether there was room. A mark to forget is always taken."""
+    def add(self, item: Decide | Teach | Mark) -> bool:
+        """Whether there was room. A mark is always taken."""
         size = item.size
         with self._door:
             self._offered[type(item)] += 1
@@ -75,17 +86,17 @@ class Line:
         # What is added from here on sets it again: the consumer looks into the line after this, never before.
         self._something.clear()
 
-    def take(self, *, most: int, most_bytes: int) -> list[Decide | Teach | Forget]:
-        """The next items, at least one where there is any; a mark to forget comes alone."""
-        taken: list[Decide | Teach | Forget] = []
+    def take(self, *, most: int, most_bytes: int) -> list[Decide | Teach | Mark]:
+        """The next items, at least one where there is any; a mark comes alone."""
+        taken: list[Decide | Teach | Mark] = []
         held = 0
         while self._items and len(taken) < most:
             item = self._items[0]
-            if taken and (held + item.size > most_bytes or isinstance(item, Forget)):
+            if taken and (held + item.size > most_bytes or isinstance(item, Mark)):
                 break
             taken.append(self._items.popleft())
             held += item.size
-            if isinstance(item, Forget):
+            if isinstance(item, Mark):
                 break
         self._bytes_out += held
         return taken

@@ -39,6 +39,9 @@ class _Latest(Generic[_Kept]):
         if len(self._kept) > self._most:
             self._kept.popitem(last=False)
 
+    def drop(self, key: str) -> None:
+        self._kept.pop(key, None)
+
     def clear(self) -> None:
         self._kept.clear()
 
@@ -98,9 +101,16 @@ class Notebook:
     def decided(self, user_id: str, answer: Decided) -> None:
         self._served.put(answer.decision_id, Logged(user_id, answer.served_x))
 
-    def learned(self, user_id: str, answer: Learned) -> None:
+    def learned(self, user_id: str, answer: Learned) -> tuple[bytes | None, bytes | None]:
+        """What was known of the user, and of everybody, before."""
+        was = self._own.get(user_id), self._pooled.get(EVERYBODY)
         self._own.put(user_id, answer.own)
         self._pooled.put(EVERYBODY, answer.pooled)
+        return was
+
+    def look_again(self, user_id: str) -> None:
+        self._own.drop(user_id)
+        self._pooled.drop(EVERYBODY)
 
     def forget(self, user_id: str | None) -> None:
         """Nothing is known of this user any more; None: of nobody, and nothing that is pooled either."""

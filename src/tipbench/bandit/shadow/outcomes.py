@@ -62,12 +62,14 @@ class ShadowResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShadowLesson(msgspec.Struct, frozen=True, kw_only=True):
-    """What an apprentice remembers after a reward, to be kept under its own name."""
+    """What an apprentice remembered before a reward and after it, to be kept under its own name."""
 
     name: str
     decision_id: str
     user_id: str
     reward: float
+    was_own: bytes | None
+    was_pooled: bytes | None
     own: bytes | None
     pooled: bytes | None
     took_us: int
