@@ -16,6 +16,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec  # noqa: TID253 - what is measured here is not how quickly this process starts
@@ -36,7 +38,6 @@ from tips_load import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from measures import Options
     from tipbench.bandit.deciding import Choice
@@ -49,6 +50,7 @@ STEPS_BAR_US = 25
 BAD_SHADOWS = ("sleeps", "spins", "raises", "allocates")
 BESIDE_BAR = 1.2
 PROBE_PER_S = 20
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - whatever is there is gone after the measurement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +71,8 @@ class Load:
 
 
 def bench_tips(options: Options) -> list[Measure]:
-    count = 4000 if options.quick else 30_000
-    rounds = 1 if options.quick else 3
+    count = 4000 if options.quick else 10_000
+    rounds = 1 if options.quick else 9  # many short ones: this is to be seen in a machine's good moments
     seconds = 20 if options.quick else 300
     echoes, scores, texts = [], [], []
     with _serving(options.work) as service, _echoing(options.work) as echo:
@@ -114,6 +116,7 @@ def bench_tips(options: Options) -> list[Measure]:
             value=disk_ms,
             unit="ms",
         ),
+        *_without_a_disk(options, rate=peak / 2, seconds=seconds),
         *_beside_shadows(options, rate=peak / 8),
     ]
 
@@ -124,14 +127,32 @@ def _at_half(
     """The service under half of its load; beside it a few echoes, and a file that a page is written to and
     synced: what those wait for is the machine's.
     """
-    # Few enough to be no load on the disk themselves: what is written to it must be the service's.
-    bodies = [{**body, "request_id": f"half-{MARK.decode()}"} for body in _scores(20_000, features=True)]
+    bodies = _repeated()
     path, count, probes = "/score/egreedy/v2", int(rate * seconds), PROBE_PER_S * seconds
     with ThreadPoolExecutor() as pool:
         probe = pool.submit(_load, options, echo, path, bodies[:500], count=probes, rate=PROBE_PER_S)
         disk = pool.submit(_disk_ms, options.work / "probe", seconds=seconds)
         half = _load(options, service, path, bodies, count=count, rate=rate)
         return half, probe.result(), disk.result()
+
+
+def _repeated() -> list[dict[str, Any]]:
+    """Few enough to be no load on the disk themselves: what is written to it must be the service's."""
+    return [{**body, "request_id": f"half-{MARK.decode()}"} for body in _scores(20_000, features=True)]
+
+
+def _without_a_disk(options: Options, *, rate: float, seconds: int) -> list[Measure]:
+    """The same load with the state in memory, where the system has a folder there: the waits are all ours."""
+    if not IN_MEMORY.is_dir():
+        return []
+    with TemporaryDirectory(dir=IN_MEMORY) as home, _serving(Path(home)) as service:
+        path, bodies = "/score/egreedy/v2", _repeated()
+        _load(options, service, path, bodies[:500])
+        load = _load(options, service, path, bodies, count=int(rate * seconds), rate=rate)
+    return [
+        Measure(what="… p99 with nothing on a disk", value=load.p99_ms, unit="ms"),
+        Measure(what="… the longest then", value=load.worst_ms, unit="ms"),
+    ]
 
 
 def _disk_ms(file: Path, *, seconds: int) -> float:
