@@ -13,6 +13,7 @@ import pytest
 import misbehaving_policies
 from shadow_world import until
 from tip_service import ONLY_TIPS, TipService, serving
+from tipbench.bandit.sqlite_books import SqliteBooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +103,25 @@ def test_a_decision_is_told_as_it_happens(calm: TipService) -> None:
     assert event.data["user_id"] == "watched"
     assert event.data["propensity"] == made["propensities"][made["tip_id"]]
     assert event.data["absent"] == made["absent"]
+
+
+def test_whoever_was_away_for_longer_than_the_log_is_kept_is_told(tmp_path: Path) -> None:
+    """What was compacted meanwhile is missing, and that is said; who begins with the first misses none."""
+    with serving(tmp_path, *ONLY_TIPS) as service:
+        for number in range(5):
+            service.score("random", "u", request_id=f"q{number}")
+        books = SqliteBooks(next(tmp_path.rglob("tips.db")))
+        with books.transaction() as tx:
+            assert tx.drop(upto=3, limit=10) == 3
+        books.close()
+        with stream(service, 1) as told:
+            missed, following = first(told, 2)
+        with stream(service, 3) as told:
+            (kept,) = first(told, 1)
+        with stream(service) as told:
+            (oldest,) = first(told, 1)
+    assert (missed.event, missed.id, missed.data) == ("gap", 3, {"after": 1, "next": 4})
+    assert [(one.event, one.id) for one in (following, kept, oldest)] == [("serve", 4)] * 3
 
 
 def test_a_long_log_is_told_in_pieces_of_some_messages(calm: TipService) -> None:

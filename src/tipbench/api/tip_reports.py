@@ -92,22 +92,30 @@ async def signals(
     """What was served and what shadows said, as it happens, from a number on: who was away misses none.
 
     Each message has the number as its id, the signal (`serve`, `shadow:NAME`, `reset`) as its type, and a
-    JSON object. `Last-Event-ID` goes before `after`.
+    JSON object. `Last-Event-ID` goes before `after`. Where the log has been compacted beyond that number, a
+    message of the type `gap` says how far.
     """
     seen = int(last_event_id) if re.fullmatch(r"[0-9]{1,18}", last_event_id) else after
     await service.desk.opened()
     return StreamingResponse(
-        _stream(service.desk.signals(after=seen, quiet_s=_QUIET_S)),
+        _stream(service.desk.signals(after=seen, quiet_s=_QUIET_S), seen),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _stream(pages: AsyncIterator[list[Entry]]) -> AsyncIterator[str]:
+async def _stream(pages: AsyncIterator[list[Entry]], seen: int) -> AsyncIterator[str]:
     """In pieces of many messages: each piece takes far longer to send than a message takes to make."""
     yield f"retry: {_RETRY_MS}\n\n"
     async for page in pages:
-        yield "".join(map(_message, page)) or ": quiet\n\n"
+        missed = _gap(seen, page[0].seq) if page and 0 < seen < page[0].seq - 1 else ""
+        yield missed + "".join(map(_message, page)) or ": quiet\n\n"
+        seen = page[-1].seq if page else seen
+
+
+def _gap(seen: int, following: int) -> str:
+    data = json.dumps({"after": seen, "next": following}, separators=(",", ":"))
+    return f"id: {following - 1}\nevent: gap\ndata: {data}\n\n"
 
 
 def _message(entry: Entry) -> str:
