@@ -45,7 +45,7 @@ demo: setup ## bench a real model and show a leaderboard
 
 test: $(READY) ## all checks and tests but the slow ones
 	@$(MAKE) --no-print-directory --jobs=2 check $(AIRFLOW_READY)
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV_READY) $(AIRFLOW_READY) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow

@@ -75,6 +75,12 @@ def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def recorded_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the collector itself, as when its writer was killed: one takes seconds to start, and has tests."""
+    monkeypatch.setattr("tipbench.workflows.recording.Recorder._start_writer", lambda _self: None)
+
+
+@pytest.fixture
 def home(fresh_home: Path, made_home: Path) -> Path:
     """A home with an embedded store that is ready to use and empty."""
     shutil.copytree(made_home, fresh_home)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from command import start, tipbench
+from command import here, start, tipbench
 from tiny_gguf import write_tiny_gguf
 from tipbench import runs
 
@@ -38,23 +38,22 @@ def collect_tiny(tiny: Path, experiment: str, *more: str) -> dict[str, Run]:
 
 
 def raw(run: Run) -> str:
-    text: str = tipbench("show", run.run_id, "--json").json["raw"]
+    text: str = here("show", run.run_id, "--json").json["raw"]
     return text
 
 
 def test_same_key_same_text(tiny: Path) -> None:
-    """Two experiments with the same cells have the same texts: one key, one engine, one text."""
+    """Two experiments with the same cells have the same texts: one key, one engine, one text.
+
+    A prompt with `output: schema` gets strict JSON from random weights; the cache was not used.
+    """
     first, second = collect_tiny(tiny, "one"), collect_tiny(tiny, "two")
     assert len(first) == 4
     assert first.keys() == second.keys()
     assert [run.candidates for run in first.values()] == [second[key].candidates for key in first]
     key = next(iter(first))
     assert raw(first[key]) == raw(second[key]) != ""
-
-
-def test_a_schema_reaches_the_model_and_cached_tokens_are_stored(tiny: Path) -> None:
-    """A prompt with `output: schema` gets strict JSON from random weights; the cache was not used."""
-    found = collect_tiny(tiny, "one").values()
+    found = first.values()
     structured = [run for run in found if run.prompt_id == "v4-structured" and run.cut is None]
     assert structured
     assert {run.how for run in structured} == {"strict"}
@@ -90,10 +89,10 @@ def test_a_real_model_from_end_to_end() -> None:
     assert len(run.candidates) == 2
     assert run.metrics["format_ok"] == 1
     assert "diversity" in run.metrics
-    shown = tipbench("show", run.run_id[:8])
+    shown = here("show", run.run_id[:8])
     assert run.candidates[0].text[:20] in shown.out
     assert "Monday" in shown.out
-    listed = tipbench("experiments", "--json").json
+    listed = here("experiments", "--json").json
     assert [(entry["name"], entry["done"], entry["pending"]) for entry in listed] == [("real", 1, 1)]
 
 
@@ -116,7 +115,7 @@ def test_try_shows_a_cell_and_records_nothing(tiny: Path) -> None:
     assert ran.code == 0, ran.err
     assert "Maya" in ran.out
     assert "as it was read (strict)" in ran.out
-    assert tipbench("experiments", "--json").json == []
+    assert here("experiments", "--json").json == []
 
 
 def test_engine_serve_is_an_ollama_host(tiny: Path) -> None:

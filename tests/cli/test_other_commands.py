@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from command import start, tipbench
+from command import here, start, tipbench
 from stand_in import FakeModel, StandIn, running
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def test_texts_from_outside_are_shown_as_they_are() -> None:
         tried = tipbench("try", "--model", "a:1b", "--prompt", "v1", *where)
         ran = tipbench("collect", "--models", "a:1b", "--prompts", "v1", "--n-scenarios", "1", *where)
     assert ran.code == 0, ran.err
-    listed = tipbench("experiments", "tip-bench-auto").out
-    shown = tipbench("show", listed.splitlines()[1].split("\t")[0]).out
+    listed = here("experiments", "tip-bench-auto").out
+    shown = here("show", listed.splitlines()[1].split("\t")[0]).out
     for out in (tried.out, shown):
         assert "[/INST] [red]tip[/red] \\x1b[2J" in out
         assert "\x1b" not in out
@@ -159,7 +159,7 @@ def test_a_reader_that_has_gone_ends_no_work() -> None:
         gone.stdout.close()
         gone.stderr.close()
         assert gone.wait(timeout=60) == 0
-    assert len(tipbench("experiments", "tip-bench-auto").out.splitlines()) == 4
+    assert len(here("experiments", "tip-bench-auto").out.splitlines()) == 4
 
 
 @pytest.mark.usefixtures("home")
@@ -173,7 +173,7 @@ def test_one_of_a_thing_is_not_several() -> None:
         one = ("collect", "--models", "a:1b", "--prompts", "v1", "--n-scenarios", "1", *where)
         assert tipbench(*one).err.startswith("1 cell, 0 done before\n")
         tipbench(*one, "--mlflow-url", dead)
-        looked = tipbench("doctor", "--ollama-url", host.url).out
+        looked = here("doctor", "--ollama-url", host.url).out
     assert ", 1 experiment\n" in looked
     assert "1 cell waiting for a ledger\n" in looked
 

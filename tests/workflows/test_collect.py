@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = pytest.mark.usefixtures("home", "recorded_at_the_end")
 
 MODELS = ("a:1b", "b:1b", "c:1b")
 EVENTS = list[dict[str, Any]]

@@ -18,7 +18,7 @@ from tipbench.workflows.collect import collect, make_grid, pin_of
 from tipbench.workflows.estimate import estimate
 from tipbench.workflows.trial import try_cell
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = pytest.mark.usefixtures("home", "recorded_at_the_end")
 
 
 def settings_for(host: StandIn, **changes: Any) -> Settings:  # noqa: ANN401 - any setting
