@@ -51,7 +51,7 @@ def wait_until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
+@pytest.mark.parametrize("parallel", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_kill_9_redoes_at_most_parallel_calls_and_records_each_cell_once(parallel: int) -> None:
     """Killed half way and run again: at most `--parallel` calls are made twice, no cell is recorded twice."""
     with running(StandIn([FakeModel("a:1b"), FakeModel("b:1b")], latency_s=0.05)) as host:

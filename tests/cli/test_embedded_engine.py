@@ -61,6 +61,7 @@ def test_same_key_same_text(tiny: Path) -> None:
     assert {run.metrics["cached_tokens"] for run in found} == {0.0}
 
 
+@pytest.mark.slow
 def test_a_reply_at_its_limit_is_marked_as_cut(tiny: Path) -> None:
     """Eight tokens are not enough for two tips: every reply is cut, and none is well-formed."""
     found = collect_tiny(tiny, "short", "--num-predict", "8").values()
