@@ -152,17 +152,14 @@ def find(run: Run, place: Place, keys: Sequence[Any]) -> dict[Any, Any]:
         known = Behind()
         known.catch_up(run)
         return known.find(run, place, keys)
-    found: dict[Any, Any] = {}
-    for some in padded(keys):
-        its: dict[Any, Any] = dict(_in_place(run, place, some))
-        wanted = f"place = ? AND key IN ({marks(len(some))}, ?)"
-        rows = run(f"SELECT key, value FROM fresh WHERE {wanted} ORDER BY n", (place, *some, ALL))
-        _check((place, value) for _, value in rows)
-        for key, value in rows:
-            if value is None and key == ALL:
-                its.clear()
-            its[key] = value
-        found |= its
+    found: dict[Any, Any] = dict(_in_place(run, place, keys))
+    wanted = f"place = ? AND key IN ({marks(len(keys) + 1)})"
+    rows = run(f"SELECT key, value FROM fresh WHERE {wanted} ORDER BY n", (place, *keys, ALL))
+    _check((place, value) for _, value in rows)
+    for key, value in rows:
+        if value is None and key == ALL:
+            found.clear()
+        found[key] = value
     return {key: value for key, value in found.items() if value is not None}
 
 
