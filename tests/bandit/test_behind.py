@@ -235,8 +235,19 @@ def test_a_reader_finds_who_came_after_everybody_was_forgotten(opened: Open) -> 
         tx.write(Changes(forgotten=frozenset([EVERYBODY]), profiles=dict.fromkeys(users[::3], b"new")))
     with books.reading() as reading:
         assert reading.profiles(users) == dict.fromkeys(users[::3], b"new")
-        one_by_one = {user: body for one in users for user, body in reading.profiles([one]).items()}
-        assert one_by_one == dict.fromkeys(users[::3], b"new")
+
+
+def test_a_reader_of_one_heeds_that_everybody_was_forgotten(opened: Open) -> None:
+    """What was appended before that is still there, and no longer holds."""
+    books = opened()
+    with books.transaction() as tx:
+        tx.write(Changes(profiles={"anna": b"old", "bert": b"old"}))
+    with books.transaction() as tx:
+        tx.write(Changes(forgotten=frozenset([EVERYBODY]), profiles={"bert": b"new"}))
+    assert rows(books, "fresh") == 4
+    with books.reading() as reading:
+        assert reading.profiles(["anna"]) == {}
+        assert reading.profiles(["bert"]) == {"bert": b"new"}
 
 
 def test_a_row_that_cannot_be_read_keeps_nobody_from_writing(opened: Open) -> None:
