@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from ledger_servers import MlflowServer
     from tipbench.ledger import MlflowLedger
+    from tipbench.ledger.mlflow_store import Store
 
     from .conftest import Place
 
@@ -44,6 +47,29 @@ def begun(ledger: MlflowLedger, experiment: str) -> str:
     ledger.pin(experiment, sample_pin())
     experiment_id: str = raw_client(ledger).get_experiment_by_name(experiment).experiment_id
     return experiment_id
+
+
+def test_two_homes_set_and_remove_the_same_tag_at_once(
+    mlflow_ledger: MlflowLedger, experiment: str, tmp_path: Path
+) -> None:
+    """MLflow looks before it writes, so both may find the tag gone or not yet there: both have done it."""
+    stores = [mlflow_ledger._store, open_ledger(mlflow_ledger.uri, home=tmp_path / "other")._store]
+    experiment_id = begun(mlflow_ledger, experiment)
+    start = Barrier(2)
+
+    def both(store: Store) -> None:
+        for turn in range(20):
+            start.wait(timeout=60)
+            store.tag_experiment(experiment_id, f"tag{turn}", "set")
+            start.wait(timeout=60)
+            store.untag_experiment(experiment_id, f"tag{turn}")
+
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(both, store) for store in stores]:
+            each.result(timeout=200)
+    found = stores[0].experiment(experiment)
+    assert found is not None
+    assert not [name for name in found.tags if name.startswith("tag")]
 
 
 def test_a_run_says_all_that_determines_the_output(mlflow_ledger: MlflowLedger, experiment: str) -> None:
@@ -310,6 +336,7 @@ def test_credentials_may_come_from_the_environment(
 
 SAY_NOTHING = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])

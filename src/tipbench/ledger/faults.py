@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from tipbench.errors import TipbenchError
     from tipbench.ledger.address import Address
 
-_BUSY = re.compile(r"QueuePool limit|database is locked|too many (429|5\d\d) error")
+_BUSY = re.compile(
+    r"QueuePool limit|database is locked|too many (429|5\d\d) error"
+    # another has just made the same row; the second try finds it (SQLite, PostgreSQL, MySQL)
+    r"|UNIQUE constraint failed|duplicate key value|Duplicate entry"
+)
 _SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 _SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+), but expected (\w+)\)")
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 import warnings
 from contextlib import contextmanager, suppress
@@ -40,6 +41,10 @@ _NEVER = ("MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID")
 _UNLESS_SET = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "20", "GIT_PYTHON_REFRESH": "quiet"}
 _PAUSES_S = (0.2, 0.8)
 _PAGE = 500
+
+# SQLAlchemy's warnings are told of whoever called it.
+_IN_MLFLOW = r"mlflow(\.|$)"
+_HUSHED = ("ignore", None, Warning, re.compile(_IN_MLFLOW), 0)
 
 _host_header: ContextVar[str] = ContextVar("tipbench_mlflow_host_header", default="")
 
@@ -296,9 +301,8 @@ class Store:
         return done if done is not None else self.call(ask, perhaps_done=perhaps_done, pauses=pauses[1:])
 
     def _ask(self, ask: Callable[[Any], T]) -> T:
-        with _sending_host(self._host_header), warnings.catch_warnings():
-            # what MLflow does wrong with the libraries below it is not for our users to read
-            warnings.simplefilter("ignore")
+        with _sending_host(self._host_header):
+            _hush()
             return ask(self._client)
 
 
@@ -322,6 +326,16 @@ def _sending_host(name: str) -> Iterator[None]:
         yield
     finally:
         _host_header.reset(token)
+
+
+def _hush() -> None:
+    """Ignore what Python warns of in MLflow's code: what it does wrong is not for our users to read.
+
+    `catch_warnings` would do it for a block, but belongs to the process: a thread that leaves such a block
+    ends it for another that is in one.
+    """
+    if _HUSHED not in warnings.filters:
+        warnings.filterwarnings("ignore", module=_IN_MLFLOW)
 
 
 @dataclass(frozen=True, kw_only=True)
