@@ -38,12 +38,13 @@ SCHEMA = (
     "CREATE TABLE fresh (n INTEGER PRIMARY KEY, place TEXT NOT NULL, key BLOB NOT NULL, value BLOB)",
 )
 TABLES = frozenset({"served", "fresh"})
-# How many rows are let come together: the more, the fewer pages each of them costs, and the more memory. The
-# most that are left: processes that end before all is in place, again and again, would pile them up.
-_MANY, _MOST = 40_000, 160_000
+# How many rows are let come together: the more, the fewer pages each of them costs, and the more memory. When
+# there is to be a hurry: each of several processes that append may be too slow for all of them. And the most
+# that are left: processes that end before all is in place, again and again, would pile them up.
+_MANY, _TOO_MANY, _MOST = 40_000, 100_000, 200_000
 # How many rows are put in place, or removed, by one statement; and how many for each one that is appended:
-# so all are in their place and removed by the time that as many again have come.
-_TOGETHER, _PACE = 64, 2
+# so all are in their place and removed by the time that as many again have come. And how many in a hurry.
+_TOGETHER, _PACE, _HURRY = 64, 2, 16
 
 
 class Behind:
@@ -95,7 +96,7 @@ class Behind:
         rows = [(n, *one) for n, one in enumerate(changes, self._last + 1)]
         insert(run, "fresh", rows)
         self._note(rows)
-        self._owed += _PACE * len(rows)
+        self._owed += (_PACE if self._left() <= _TOO_MANY else _HURRY) * len(rows)
         while self._owed >= _TOGETHER or self._left() > _MOST:
             self._owed = max(self._owed - _TOGETHER, 0)
             self._go_on(run)
@@ -117,14 +118,16 @@ class Behind:
             self._put(run, self._place, some[::-1])
         elif self._places:
             self._place = self._places.pop()
-            self._waiting = sorted(self._fresh[self._place], reverse=True)
+            fresh = self._fresh[self._place]
+            self._waiting = sorted((key for key in fresh if fresh[key][0] <= self._upto), reverse=True)
         elif self._removed < self._upto:
             self._removed = min(self._removed + _TOGETHER, self._upto)
             run("DELETE FROM fresh WHERE n <= ?", (self._removed,))
             if self._removed == self._upto:
                 self._drop()
         elif self._left() >= _MANY:
-            self._upto = self._last - 1  # the newest row stays: the next is counted from it
+            # The newest row stays: the next is counted from it.
+            self._upto = min(self._removed + _MANY, self._last - 1)
             self._places = [*_COLUMNS]
 
     def _put(self, run: Run, place: Place, keys: Sequence[Any]) -> None:

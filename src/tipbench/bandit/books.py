@@ -207,7 +207,7 @@ class Books(Protocol):
     def tidy(self) -> None:
         """What must be done now and then, off the path of requests, by a thread that serves none."""
 
-    def shrink(self) -> None:
-        """Give the space of what was dropped back to the disk. May take long."""
+    def shrink(self) -> bool:
+        """Give some of the space of what was dropped back to the disk; whether there is more of it."""
 
     def close(self) -> None: ...

@@ -105,13 +105,14 @@ class PostgresBooks:
     def tidy(self) -> None:
         """The server sees to it by itself."""
 
-    def shrink(self) -> None:
+    def shrink(self) -> bool:
         with self._told():
             db = self._connected()
             try:
                 db.execute("VACUUM")
             finally:
                 db.close()
+        return False
 
     def close(self) -> None:
         with self._turn:

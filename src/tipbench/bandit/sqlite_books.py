@@ -35,6 +35,8 @@ _LONG_LOG, _LONGEST_LOG = 2_000, 20_000
 # What a log is cut to when it starts anew: somebody who read for long has made it grow without end.
 _KEPT_LOG = 2 * _LONG_LOG * 4096
 _LITTLE = 128
+_GIVEN_BACK = 500  # how many free pages are given back to the system together
+_GIVES_BACK = "PRAGMA auto_vacuum = INCREMENTAL"
 _MOST_IDLE = 4
 
 
@@ -155,11 +157,14 @@ class SqliteBooks:
             _, log, moved = self._tidier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._bring_over = log > _LONG_LOG and log - moved < _LITTLE
 
-    def shrink(self) -> None:
+    def shrink(self) -> bool:
         with self._turn, self._told():
             db = self._writing()
-            db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._be_patient(db, _BUSY_S)
+            before = _free_pages(db)
+            # Python's `execute` would take the first step of it only, which is a page.
+            db.executescript(f"PRAGMA incremental_vacuum({_GIVEN_BACK})")
+            return _GIVEN_BACK <= _free_pages(db) < before
 
     def close(self) -> None:
         with self._turn, self._tidying:
@@ -174,15 +179,19 @@ class SqliteBooks:
         # Whoever moves the file away leaves an open one behind that nobody will ever read.
         if _identity(self.path) != self._file:
             raise StateUnusable(f"{self.path} was moved, removed or replaced while in use; start again")
-        if patience_s != self._patience_s:
-            db.execute(f"PRAGMA busy_timeout = {patience_s * 1000:.0f}")
-            self._patience_s = patience_s
+        self._be_patient(db, patience_s)
         try:
             db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             if patience_s == 0.0 and "locked" in str(error):
                 raise _SomebodyElses from None
             raise
+
+    def _be_patient(self, db: sqlite3.Connection, seconds: float) -> None:
+        """Have the writer wait for others for so long."""
+        if seconds != self._patience_s:
+            db.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
+            self._patience_s = seconds
 
     def _writing(self) -> sqlite3.Connection:
         if self._writer is None:
@@ -258,6 +267,13 @@ class SqliteBooks:
                     if self._made_as(db) < VERSION:
                         upgrade(db)
                     db.execute("COMMIT")
+                    db.execute(_GIVES_BACK)
+                    with suppress(
+                        sqlite3.OperationalError
+                    ):  # for want of space it is used again, not given back
+                        db.execute(
+                            "VACUUM"
+                        )  # without which that does not hold for a file that was made before
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error):
                     raise
@@ -344,6 +360,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _fill(path: Path) -> None:
     db = sqlite3.connect(path, isolation_level=None)
     try:
+        db.execute(_GIVES_BACK)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("BEGIN IMMEDIATE")
@@ -353,6 +370,10 @@ def _fill(path: Path) -> None:
         db.execute("COMMIT")
     finally:
         db.close()  # the last one out brings everything over into the file
+
+
+def _free_pages(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA freelist_count").fetchone()[0])
 
 
 def _sync_folder(folder: Path) -> None:

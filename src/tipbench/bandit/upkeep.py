@@ -83,7 +83,7 @@ def migrate(books: Books, source: Policy, target: Policy, *, replace: bool = Fal
     copied = kept = 0
     after: str | None = None
     while True:
-        with _turn(books) as tx:
+        with _resting_after(books), books.transaction() as tx:
             users = tx.memories_of(widening.source, after=after, limit=_AT_A_TIME)
             some = _copied(tx, widening, users, replace=replace)
         if not users:
@@ -92,11 +92,10 @@ def migrate(books: Books, source: Policy, target: Policy, *, replace: bool = Fal
 
 
 @contextmanager
-def _turn(books: Books) -> Iterator[Transaction]:
-    """A transaction, and then a rest as long as it took: others would not have a turn before the next one."""
+def _resting_after(books: Books) -> Iterator[None]:
+    """After the block a rest as long as it took: others would not have a turn before the next one."""
     began = time.monotonic()
-    with books.transaction() as tx:
-        yield tx
+    yield
     books.tidy()
     time.sleep(max(time.monotonic() - began, _REST_S))
 
@@ -112,9 +111,7 @@ def _copied(tx: Transaction, widening: Widening, users: list[tuple[str, bytes]],
     return len(memories)
 
 
-def compact(
-    books: Books, *, before_ms: int, tell: Callable[[int, int], None] | None = None, shrink: bool = True
-) -> int:
+def compact(books: Books, *, before_ms: int, tell: Callable[[int, int], None] | None = None) -> int:
     """Drop what the log holds from before a moment; how many entries that were.
 
     What was learned from them, profiles and totals stay. `tell` hears how far it is.
@@ -123,13 +120,15 @@ def compact(
         many, upto = reading.count_before(before_ms)
     gone = 0
     while many:
-        with _turn(books) as tx:
+        with _resting_after(books), books.transaction() as tx:
             some = tx.drop(upto=upto, limit=_AT_A_TIME)
         gone += some
         if tell is not None:
             tell(gone, many)
         if not some:
             break
-    if gone and shrink:
-        books.shrink()
+    more = gone > 0
+    while more:
+        with _resting_after(books):
+            more = books.shrink()
     return gone

@@ -186,6 +186,8 @@ class _Open:
         own: Mapping[str, Policy],
     ) -> None:
         self.books: Books = open_books(location(folder))
+        with self.books.transaction():  # the first one reads what is not in its place yet: nobody waits now
+            pass
         given = os.environ.get(SEED_ENV, "")
         self.seed = seed_of(given) if given else self.books.seed()
         self.tips = Tips(
