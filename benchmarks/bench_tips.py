@@ -74,10 +74,12 @@ def bench_tips(options: Options) -> list[Measure]:
     count = 4000 if options.quick else 10_000
     rounds = 1 if options.quick else 9  # many short ones: this is to be seen in a machine's good moments
     seconds = 20 if options.quick else 300
+    # So many must have come before keys are put in their places as fast as new ones come.
+    settled = 500 if options.quick else 50_000
     echoes, scores, texts = [], [], []
     with _serving(options.work) as service, _echoing(options.work) as echo:
-        for server in (service, echo):
-            _load(options, server, "/score/egreedy/v2", _scores(500, features=True))
+        for server, many in ((service, settled), (echo, 500)):
+            _load(options, server, "/score/egreedy/v2", _repeated("before"), count=many)
         for turn in range(rounds):
             echoes.append(_load(options, echo, "/score/egreedy/v2", _scores(count, features=True, turn=turn)))
             scores.append(
@@ -117,7 +119,7 @@ def bench_tips(options: Options) -> list[Measure]:
             unit="ms",
         ),
         *_without_a_disk(options, rate=peak / 2, seconds=seconds),
-        *_beside_shadows(options, rate=peak / 8),
+        *_beside_shadows(options),
     ]
 
 
@@ -127,7 +129,7 @@ def _at_half(
     """The service under half of its load; beside it a few echoes, and a file that a page is written to and
     synced: what those wait for is the machine's.
     """
-    bodies = _repeated()
+    bodies = _repeated("half")
     path, count, probes = "/score/egreedy/v2", int(rate * seconds), PROBE_PER_S * seconds
     with ThreadPoolExecutor() as pool:
         probe = pool.submit(_load, options, echo, path, bodies[:500], count=probes, rate=PROBE_PER_S)
@@ -136,9 +138,9 @@ def _at_half(
         return half, probe.result(), disk.result()
 
 
-def _repeated() -> list[dict[str, Any]]:
+def _repeated(name: str) -> list[dict[str, Any]]:
     """Few enough to be no load on the disk themselves: what is written to it must be the service's."""
-    return [{**body, "request_id": f"half-{MARK.decode()}"} for body in _scores(20_000, features=True)]
+    return [{**body, "request_id": f"{name}-{MARK.decode()}"} for body in _scores(20_000, features=True)]
 
 
 def _without_a_disk(options: Options, *, rate: float, seconds: int) -> list[Measure]:
@@ -146,7 +148,7 @@ def _without_a_disk(options: Options, *, rate: float, seconds: int) -> list[Meas
     if not IN_MEMORY.is_dir():
         return []
     with TemporaryDirectory(dir=IN_MEMORY) as home, _serving(Path(home)) as service:
-        path, bodies = "/score/egreedy/v2", _repeated()
+        path, bodies = "/score/egreedy/v2", _repeated("half")
         _load(options, service, path, bodies[:500])
         load = _load(options, service, path, bodies, count=int(rate * seconds), rate=rate)
     return [
@@ -168,17 +170,21 @@ def _disk_ms(file: Path, *, seconds: int) -> float:
     return longest * 1000
 
 
-def _beside_shadows(options: Options, *, rate: float) -> list[Measure]:
-    """What shadows that hang, raise and eat memory do to a reply: the same load in turn, with and without."""
+def _beside_shadows(options: Options) -> list[Measure]:
+    """What shadows that hang, raise and eat memory do to a reply: the same load in turn, with and without.
+
+    One request after the other: several at once wait for each other, so as to go to the disk together, and
+    that would be most of what is measured.
+    """
     shadows = {name: {"policy": f"misbehaving_policies:{name}", "enabled": True} for name in BAD_SHADOWS}
     said = {"TIPBENCH_SHADOW_POLICIES": json.dumps(shadows)}
     alone: list[Load] = []
     beside: list[Load] = []
     with _serving(options.work / "alone") as one, _serving(options.work / "beside", said) as other:
         for turn in range(3 if options.quick else 9):
-            bodies = _scores(int(rate * 4), features=False, turn=100 + turn)
+            bodies = _scores(2000, features=False, turn=100 + turn)
             for server, loads in ((one, alone), (other, beside)):
-                loads.append(_load(options, server, "/recommend", bodies, rate=rate))
+                loads.append(_load(options, server, "/recommend", bodies, in_flight=1))
     return [
         Measure(
             what=f"a reply beside shadows that fail over one without, {which} of {len(alone)} turns",
