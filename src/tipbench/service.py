@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import socket
 import sys
 import threading
@@ -24,6 +25,7 @@ from tipbench.workflows.tokens import create_first_token, os_user
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from types import FrameType
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -238,6 +240,13 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._address = address
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM is how a service is told to end, and is not raised again as an interruption at the end."""
+        if sig == signal.SIGTERM:
+            self.should_exit = True
+        else:
+            super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
