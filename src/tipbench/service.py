@@ -18,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 
 from tipbench import api, web
+from tipbench.compare.figures import count
 from tipbench.errors import BadInput, Interrupted, TipbenchError, Unavailable
 from tipbench.workflows.access import COOKIE, NotAllowed, check_fetch_site, check_host, check_origin
 from tipbench.workflows.service_state import Service, is_exposed, now_ms
@@ -262,7 +263,8 @@ class _Server(uvicorn.Server):
         late = await self._late()
         if late:
             # They wait in threads for somebody who does not answer, and Python would wait for them.
-            print(f"tipbench: interrupted; {late} requests had no answer yet", file=sys.stderr, flush=True)  # noqa: T201
+            left = count(late, "request")
+            print(f"tipbench: interrupted; {left} had no answer yet", file=sys.stderr, flush=True)  # noqa: T201
             await self._put_away()
             os._exit(Interrupted.exit_code)
         await super().shutdown(sockets)

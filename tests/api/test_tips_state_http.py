@@ -157,7 +157,7 @@ def test_a_request_that_is_never_sent_whole_does_not_hold_the_end_up(tmp_path: P
             half.sendall(head("/score/egreedy", "Content-Length: 100") + b"{")
             assert service.score().status_code == 200
             assert service.end() == 130
-        assert "1 requests had no answer yet" in service.errors.read_text()
+        assert "1 request had no answer yet" in service.errors.read_text()
 
 
 def test_damaged_state_is_named_and_keeps_nobody_from_the_pages(tmp_path: Path) -> None:
