@@ -217,7 +217,7 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
             proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
         )
         _rarely_collect()
-        _Server(server_config, service, address=address).run(sockets=[listening])
+        _Server(server_config, service, address=address, only_tips=only_tips).run(sockets=[listening])
 
 
 def _rarely_collect() -> None:
@@ -237,10 +237,11 @@ class _Server(uvicorn.Server):
     Where it is found is said when it answers, and can be told to end: a Ctrl-C before that may be lost.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, *, address: str) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, *, address: str, only_tips: bool) -> None:
         super().__init__(config)
         self._service = service
         self._address = address
+        self._only_tips = only_tips
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM is how a service is told to end, and is not raised again as an interruption at the end."""
@@ -252,7 +253,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            _first_token(self._service)
+            _first_token(self._service, only_tips=self._only_tips)
             _say(f"tipbench is at {self._address}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -305,10 +306,11 @@ def check_reach(host: str, *, exposed: bool, has_token: bool) -> None:
         raise BadInput(f"--host {host} needs a token first: tipbench token create --role admin --name NAME")
 
 
-def _first_token(service: Service) -> None:
+def _first_token(service: Service, *, only_tips: bool) -> None:
     plain = create_first_token(service.store, by=os_user())
     if plain is not None:
-        _say("This admin token is shown once; log in with it, and keep it:")
+        use = "send it to the API as 'Authorization: Bearer TOKEN'" if only_tips else "log in with it"
+        _say(f"This admin token is shown once; {use}, and keep it:")
         _say(plain)
 
 
