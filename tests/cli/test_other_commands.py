@@ -49,6 +49,15 @@ def test_scenarios_come_from_a_table(tmp_path: Path) -> None:
     assert refused.code == 2
     assert "scenarios.csv" in refused.err
     assert (folder / "scenarios.yaml").read_text() == text
+    empty = tmp_path / "empty.json"
+    empty.write_text("[]")
+    refused = tipbench("suite", "import", str(folder), str(empty))
+    assert refused.code == 2
+    told = (
+        f'tipbench: {empty}: has no scenarios; write a list with one object for each, such as [{{"id": …}}]\n'
+    )
+    assert refused.err == told
+    assert (folder / "scenarios.yaml").read_text() == text
 
 
 @pytest.mark.usefixtures("fresh_home")
