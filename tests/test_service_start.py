@@ -65,9 +65,9 @@ def test_a_webhook_that_would_announce_nothing_is_refused(
 
 
 @contextmanager
-def served() -> Iterator[tuple[str, list[str]]]:
+def served(*arguments: str) -> Iterator[tuple[str, list[str]]]:
     """The real command on a free port: its address, and the lines that it said before."""
-    process = start("serve", "--port", "0")
+    process = start("serve", "--port", "0", *arguments)
     try:
         said: list[str] = []
         assert process.stdout is not None
@@ -79,6 +79,18 @@ def served() -> Iterator[tuple[str, list[str]]]:
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_first_token_is_of_use_where_nobody_can_log_in() -> None:
+    """Where nothing but tips is served there is no login page: the token goes with each request."""
+    with served("--only", "tips") as (url, said):
+        sentence, token = said
+        assert "log in" not in sentence
+        assert "'Authorization: Bearer TOKEN'" in sentence
+        assert httpx.get(f"{url}/login").status_code == 404
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(f"{url}/stats", headers=headers).status_code == 200
 
 
 def test_the_first_admin_token_is_shown_once_and_kept_nowhere(home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import socket
 import sys
 import threading
@@ -17,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 
 from tipbench import api, web
+from tipbench.compare.figures import count
 from tipbench.errors import BadInput, Interrupted, TipbenchError, Unavailable
 from tipbench.workflows.access import COOKIE, NotAllowed, check_fetch_site, check_host, check_origin
 from tipbench.workflows.service_state import Service, is_exposed, now_ms
@@ -24,6 +26,7 @@ from tipbench.workflows.tokens import create_first_token, os_user
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from types import FrameType
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -214,7 +217,7 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
             proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
         )
         _rarely_collect()
-        _Server(server_config, service, address=address).run(sockets=[listening])
+        _Server(server_config, service, address=address, only_tips=only_tips).run(sockets=[listening])
 
 
 def _rarely_collect() -> None:
@@ -234,15 +237,23 @@ class _Server(uvicorn.Server):
     Where it is found is said when it answers, and can be told to end: a Ctrl-C before that may be lost.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, *, address: str) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, *, address: str, only_tips: bool) -> None:
         super().__init__(config)
         self._service = service
         self._address = address
+        self._only_tips = only_tips
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM is how a service is told to end, and is not raised again as an interruption at the end."""
+        if sig == signal.SIGTERM:
+            self.should_exit = True
+        else:
+            super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            _first_token(self._service)
+            _first_token(self._service, only_tips=self._only_tips)
             _say(f"tipbench is at {self._address}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -253,7 +264,8 @@ class _Server(uvicorn.Server):
         late = await self._late()
         if late:
             # They wait in threads for somebody who does not answer, and Python would wait for them.
-            print(f"tipbench: interrupted; {late} requests had no answer yet", file=sys.stderr, flush=True)  # noqa: T201
+            left = count(late, "request")
+            print(f"tipbench: interrupted; {left} had no answer yet", file=sys.stderr, flush=True)  # noqa: T201
             await self._put_away()
             os._exit(Interrupted.exit_code)
         await super().shutdown(sockets)
@@ -294,10 +306,11 @@ def check_reach(host: str, *, exposed: bool, has_token: bool) -> None:
         raise BadInput(f"--host {host} needs a token first: tipbench token create --role admin --name NAME")
 
 
-def _first_token(service: Service) -> None:
+def _first_token(service: Service, *, only_tips: bool) -> None:
     plain = create_first_token(service.store, by=os_user())
     if plain is not None:
-        _say("This admin token is shown once; log in with it, and keep it:")
+        use = "send it to the API as 'Authorization: Bearer TOKEN'" if only_tips else "log in with it"
+        _say(f"This admin token is shown once; {use}, and keep it:")
         _say(plain)
 
 

@@ -312,6 +312,6 @@ def test_streams_end_with_the_service(folder: Path) -> None:
         service.score("egreedy", request_id="e")
         told = [stack.enter_context(stream(service)) for _ in range(2)]
         assert [first(one, 1)[0].event for one in told] == ["serve", "serve"]
-        assert service.end() == 130
+        assert service.end() == 0
         assert [list(one) for one in told] == [[], []]
-        assert service.errors.read_text().strip() == "tipbench: interrupted"
+        assert service.errors.read_text() == ""

@@ -210,6 +210,8 @@ def test_weights_are_an_exploration(run: Run) -> None:
     [
         (("--experiment", "june"), "there is no experiment 'june'"),
         (("--experiment", "may", "--baseline", "june"), "there is no experiment 'june'"),
+        (("--experiment", "mya"), "; did you mean 'may'?"),
+        (("--experiment", "may", "--baseline", "May"), "; did you mean 'may'?"),
         (("--experiment", "may", "--baseline", ""), "--baseline is empty"),
         (("--experiment", "may", "--weights", "relevnce=2"), "did you mean 'relevance'?"),
         (("--experiment", "may", "--weights", "tone=much"), "'tone' is 'much'"),

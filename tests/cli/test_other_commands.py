@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from command import here, start, tipbench
+from command import TIPBENCH, here, start, tipbench
 from stand_in import FakeModel, StandIn, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.mark.usefixtures("fresh_home")
@@ -47,6 +48,15 @@ def test_scenarios_come_from_a_table(tmp_path: Path) -> None:
     refused = tipbench("suite", "import", str(folder), str(table))
     assert refused.code == 2
     assert "scenarios.csv" in refused.err
+    assert (folder / "scenarios.yaml").read_text() == text
+    empty = tmp_path / "empty.json"
+    empty.write_text("[]")
+    refused = tipbench("suite", "import", str(folder), str(empty))
+    assert refused.code == 2
+    told = (
+        f'tipbench: {empty}: has no scenarios; write a list with one object for each, such as [{{"id": …}}]\n'
+    )
+    assert refused.err == told
     assert (folder / "scenarios.yaml").read_text() == text
 
 
@@ -176,6 +186,40 @@ def test_one_of_a_thing_is_not_several() -> None:
         looked = here("doctor", "--ollama-url", host.url).out
     assert ", 1 experiment\n" in looked
     assert "1 cell waiting for a ledger\n" in looked
+
+
+HELP = [("--help",), ("collect", "--help"), ("judge", "-h"), ("judge", "anchors", "list", "--help")]
+
+
+@pytest.mark.parametrize("arguments", HELP, ids=" ".join)
+def test_help_that_nobody_reads_is_no_error(arguments: tuple[str, ...]) -> None:
+    """`--help | head -1` ends like every command whose reader has gone: with 0, and without a word."""
+    process = start(*arguments)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process.stderr as told:
+        assert (told.read(), process.wait(timeout=60)) == ("", 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize("arguments", [*HELP, ()], ids=" ".join)
+def test_help_that_cannot_be_written_is_one_sentence(arguments: tuple[str, ...]) -> None:
+    """A full disk is told of help as it is of results, also where help is shown for want of a command."""
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [*TIPBENCH, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert ran.returncode == 3
+    assert ran.stderr == "tipbench: standard output cannot be written (No space left on device)\n"
+
+
+@pytest.mark.parametrize("what", ["--help", "--version"])
+def test_output_that_is_closed_from_the_start_is_no_error(what: str) -> None:
+    """`>&-` takes the words away, and nothing else."""
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *TIPBENCH, what]
+    ran = subprocess.run(closed, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_the_exit_codes_fill_their_lines() -> None:

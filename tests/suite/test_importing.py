@@ -58,9 +58,9 @@ def test_tables_as_people_have_them(tmp_path: Path, content: str | bytes, name: 
 @pytest.mark.parametrize(
     ("content", "line", "part"),
     [
-        ("", None, "is empty"),
-        ("\ufeff\n\n", None, "is empty"),
-        (HEADER, None, "no rows below its header"),
+        ("", None, "has no scenarios; write one in each row, below a first row that names the columns"),
+        ("\ufeff\n\n", None, "has no scenarios"),
+        (HEADER, None, "has no scenarios; write one in each row"),
         (HEADER + "x,J\xf6rg,eat\n", 2, "is not UTF-8 (byte 0xF6), perhaps Latin-1"),
         ((HEADER + "x,Eve,eat\n").encode("utf-16"), None, "UTF-16"),
         (HEADER + "x,Eve\n", 2, "row 2 has 2 cells where the header has 3"),
@@ -109,6 +109,14 @@ def test_tables_that_are_refused(tmp_path: Path, content: str | bytes, line: int
 @pytest.mark.parametrize(
     ("content", "name", "part"),
     [
+        (
+            "[]",
+            "rows.json",
+            'rows.json: has no scenarios; write a list with one object for each, such as [{"id"',
+        ),
+        ('{"scenarios": []}', "rows.json", "has no scenarios; write a list"),
+        ("", "rows.json", "has no scenarios; write a list"),
+        ("\n", "rows.jsonl", "rows.jsonl: has no scenarios; write one object for each, on a line of its own"),
         ("[1]", "rows.json", "row 1 is not an object"),
         ('{"a": 1}', "rows.json", "must hold a list"),
         ('[{"id": "x",}]', "rows.json", "is not valid JSON"),

@@ -7,13 +7,16 @@ import re
 import pytest
 
 from tipbench.judge.gate import Point
+from tipbench.store.jobs import Job
 from tipbench.suite import load_suite
 from tipbench.web import prose
 from tipbench.web.drift_chart import drift_chart
 from tipbench.web.guard import as_sentence
+from tipbench.web.pages_jobs import told
 from tipbench.web.paging import paged
 from tipbench.web.render import address, ago, part
 from tipbench.web.rubric_sheet import sheet_of
+from tipbench.workflows.job_progress import Fold
 
 HOUR = 3_600_000
 
@@ -151,3 +154,24 @@ def test_a_sentence_begins_as_it_should(text: str, sentence: str) -> None:
 def test_what_is_in_backticks_is_code() -> None:
     """And what looks like markup stays text."""
     assert prose.code("run `ollama pull <x>` & wait") == "run <code>ollama pull &lt;x&gt;</code> &amp; wait"
+
+
+@pytest.mark.parametrize(
+    ("planned", "left", "words"),
+    [
+        (1, 0, "Done: its only cell was there before."),
+        (4, 0, "Done: all 4 cells were there before."),
+        (2, 1, "Done: 0 of 1 cell; 1 was there before."),
+        (4, 2, "Done: 0 of 2 cells; 2 were there before."),
+    ],
+)
+def test_one_cell_is_not_several(planned: int, left: int, words: str) -> None:
+    """What was there before is counted as one would say it."""
+    job = Job(
+        job_id="j", kind="collect", title="", experiment="", params={}, folder="", by="ann", created_ms=0,
+        state="done",
+    )  # fmt: skip
+    fold = Fold()
+    models = {"a": left} if left else {}
+    fold.add({"event": "plan", "planned": planned, "models": models})
+    assert told(job, fold.progress(ended=True)) == words

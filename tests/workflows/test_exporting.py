@@ -16,6 +16,7 @@ from tipbench.judge.candidates import candidate_key
 from tipbench.settings import Settings
 from tipbench.workflows.applying import apply_file
 from tipbench.workflows.auto_judging import judge_automatically
+from tipbench.workflows.browse import runs_in
 from tipbench.workflows.exporting import Order, export, export_again
 
 if TYPE_CHECKING:
@@ -301,6 +302,11 @@ def test_what_the_proxy_judged_is_still_for_people(world: World, tmp_path: Path)
 
 
 def test_experiments_without_anything_to_judge(world: World, tmp_path: Path) -> None:
-    """An unknown name lists those there are."""
+    """An unknown name lists those there are, or says which one is near; to judge as well as to read."""
     with pytest.raises(NotFound, match=f"there is no experiment 'x' at .*; there are: {EXPERIMENT}"):
         export(Settings.of({"experiment": "x"}), Order(), out=str(tmp_path / "b.json"))
+    near = Settings.of({"experiment": f"{EXPERIMENT}s"})
+    with pytest.raises(NotFound, match=rf"; did you mean '{EXPERIMENT}'\?$"):
+        export(near, Order(), out=str(tmp_path / "b.json"))
+    with pytest.raises(NotFound, match=rf"; did you mean '{EXPERIMENT}'\?$"):
+        runs_in(near)

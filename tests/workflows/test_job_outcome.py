@@ -37,6 +37,19 @@ def test_a_log_of_any_size_is_read_from_its_end(folder: JobFolder) -> None:
     assert len(reason(folder, 2)) == 1000
 
 
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ('{"planned": 1, "failed": 1}', "its only cell failed; resume it to try again"),
+        ('{"planned": 5, "failed": 1}', "1 of 5 cells failed; resume it to try again"),
+    ],
+)
+def test_one_cell_is_not_several(folder: JobFolder, cells: str, words: str) -> None:
+    """A job of a single cell says that it failed, and does not count it."""
+    folder.out.write_text(f'{{"cells": {cells}}}')
+    assert reason(folder, 1) == words
+
+
 def test_what_cannot_be_read_says_nothing(folder: JobFolder) -> None:
     """A folder where a file should be is no reason to fail: the job is told without it."""
     for name in ("log.txt", "out.json", "events.jsonl", "exit.json", "process.json", "cancel.json"):

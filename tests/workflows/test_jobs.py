@@ -206,7 +206,7 @@ def test_failed_cells_are_a_failed_job_that_can_be_resumed(jobs: Jobs) -> None:
         job = jobs.start_collect(settings_on(host, n_scenarios=1), by="anna")
         failed = ended(jobs, job)
         assert (failed.state, failed.exit_code) == ("failed", 1)
-        assert jobs.reason(failed) == "1 of 2 cells failed; resume it to try them again"
+        assert jobs.reason(failed) == "1 of 2 cells failed; resume it to try again"
         assert jobs.progress(job.job_id).failed == 1
         jobs.resume(job.job_id)
         assert ended(jobs, job).state == "done"

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -29,7 +30,7 @@ from tipbench.cli import (
     suite,
     token,
 )
-from tipbench.cli.screen import say
+from tipbench.cli.screen import say, written
 from tipbench.errors import Interrupted, TipbenchError
 from tipbench.settings import home
 
@@ -49,12 +50,36 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - what Typer calls it w
         raise typer.Exit
 
 
+class _Context(typer.Context):
+    """Typer prints help by itself; where that cannot be written, the command ends as with its results."""
+
+    def get_help(self) -> str:
+        text, asked = "", bool(self.get_parameter_source("help"))
+        with written(), suppress(SystemExit):  # which Rich raises where nobody reads any more
+            text = super().get_help()  # empty, where Rich has printed it
+            if asked:
+                typer.echo(text)
+        if asked:
+            raise typer.Exit  # before Typer prints the same, outside of `written`
+        return text
+
+
 class _Commands(TyperGroup):
     """Every command; `airflow` is listed only for people who have one."""
+
+    def __init__(self, **parts: Any) -> None:  # noqa: ANN401 - whatever Typer makes a group of
+        super().__init__(**parts)
+        _print_help_of(self)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer does not export its type
         names = super().list_commands(ctx)
         return [name for name in names if name != "airflow" or os.environ.get("TIPBENCH_AIRFLOW_URL")]
+
+
+def _print_help_of(command: Any) -> None:  # noqa: ANN401 - as above
+    command.context_class = _Context
+    for one in getattr(command, "commands", {}).values():
+        _print_help_of(one)
 
 
 def _print_home(value: bool) -> None:  # noqa: FBT001 - as above

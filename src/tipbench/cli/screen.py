@@ -69,7 +69,8 @@ def written() -> Iterator[None]:
     """Results reach standard output, or a sentence says why not. A reader that has gone is no error."""
     try:
         yield
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is where it was closed before the start
+            sys.stdout.flush()
     except OSError as error:
         # What is still buffered would fail once more when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -47,6 +47,8 @@ def serve_command(
     The first start makes an admin token and shows it once; `tipbench token create` makes others.
     Collections that were started here go on when this ends. An app asks for tips at /recommend and tells at
     /reward what came of them; `--only tips` serves that alone.
+
+    SIGTERM ends it with exit code 0 once all that was asked is answered, and with 130 if that takes too long.
     """
     from tipbench.workflows.service_state import ServiceConfig
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DELIMITERS = ",;\t|"
+_ROWS = "one in each row, below a first row that names the columns"
+_TO_WRITE = {
+    ".json": 'a list with one object for each, such as [{"id": …}]',
+    ".jsonl": 'one object for each, on a line of its own, such as {"id": …}',
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +36,14 @@ class Row:
 
 def read_table(path: Path) -> list[Row]:
     """The filled rows of a file, by its ending; cells of a CSV are text, and an empty one is left out."""
-    reader = _READERS.get(path.suffix.casefold())
+    ending = path.suffix.casefold()
+    reader = _READERS.get(ending)
     if reader is None:
         raise SuiteError(path, f"is not a table that can be read; save it as {listed(_READERS)}")
     text = decoded(read_bytes(path, limit=LARGE, links=True), path)
-    if not text.strip():
-        raise SuiteError(path, "is empty")
-    rows = list(reader(text, path))
+    rows = list(reader(text, path)) if text.strip() else []
     if not rows:
-        raise SuiteError(path, "has no rows below its header")
+        raise SuiteError(path, f"has no scenarios; write {_TO_WRITE.get(ending, _ROWS)}")
     return rows
 
 

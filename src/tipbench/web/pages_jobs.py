@@ -204,7 +204,9 @@ def _far(progress: Progress) -> str:
         return "nothing done yet"
     total = sum(model.total for model in progress.models)
     if not total:
-        return f"all {progress.planned} cells were there before"
+        only = progress.planned == 1
+        return "its only cell was there before" if only else f"all {progress.planned} cells were there before"
     failed = f", {progress.failed} failed" if progress.failed else ""
-    before = f"; {progress.skipped} were there before" if progress.skipped else ""
+    were = "was" if progress.skipped == 1 else "were"
+    before = f"; {progress.skipped} {were} there before" if progress.skipped else ""
     return f"{progress.done} of {figures.count(total, 'cell')}{failed}{before}"

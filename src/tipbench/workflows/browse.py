@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from tipbench.errors import NotFound
 from tipbench.settings import Settings
+from tipbench.suite.problems import did_you_mean, listed
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
-    from tipbench.records import ExperimentSummary, Run, RunTexts
+    from tipbench.records import ExperimentSummary, Ledger, Pin, Run, RunTexts
 
 
 def experiments(settings: Settings) -> list[ExperimentSummary]:
@@ -24,10 +25,18 @@ def one_run(settings: Settings, run_id: str) -> tuple[Run, RunTexts]:
 def runs_in(settings: Settings) -> list[Run]:
     """The cells of the settings' experiment, oldest first; NotFound where there is none of that name."""
     ledger = synced_ledger(settings)
-    if ledger.pinned(settings.experiment) is None:
-        known = ", ".join(entry.name for entry in ledger.experiments()) or "none yet"
-        raise NotFound(f"there is no experiment {settings.experiment!r} at {ledger.uri}; there are: {known}")
+    pin_of(ledger, settings.experiment)
     return ledger.runs(settings.experiment)
+
+
+def pin_of(ledger: Ledger, experiment: str) -> Pin:
+    """The pin of an experiment that must be there; NotFound says what else the name may have meant."""
+    pin = ledger.pinned(experiment)
+    if pin is None:
+        known = [entry.name for entry in ledger.experiments()]
+        meant = did_you_mean(experiment, known) or f"; there are: {listed(known) or 'none yet'}"
+        raise NotFound(f"there is no experiment {experiment!r} at {ledger.uri}{meant}")
+    return pin
 
 
 def runs(

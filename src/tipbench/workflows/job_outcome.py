@@ -44,7 +44,9 @@ def reason(folder: JobFolder, exit_code: int | None) -> str:
     cells = (printed(folder.out) or {}).get("cells")
     failed = cells.get("failed") if isinstance(cells, dict) else None
     if exit_code == 1 and isinstance(cells, dict) and failed:
-        return f"{failed} of {cells.get('planned')} cells failed; resume it to try them again"
+        planned = cells.get("planned")
+        which = "its only cell" if planned == 1 else f"{failed} of {planned} cells"
+        return f"{which} failed; resume it to try again"
     return _last_sentence(folder.log) or f"it ended with exit code {exit_code} and said nothing"
 
 

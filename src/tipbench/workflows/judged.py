@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tipbench.compare.race import is_settled, raced_out
-from tipbench.errors import BadInput, NotFound, PinConflict
+from tipbench.errors import BadInput, PinConflict
 from tipbench.judge.scoring import cell_rows, labels
 from tipbench.judge.verdicts import KINDS, choose_ground, counted, judged, marks, pending
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
+from tipbench.workflows.browse import pin_of
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
@@ -162,10 +163,7 @@ def judged_experiment(settings: Settings) -> Judged:
 
 
 def read_judged(ledger: Ledger, experiment: str) -> Judged:
-    pin = ledger.pinned(experiment)
-    if pin is None:
-        known = ", ".join(entry.name for entry in ledger.experiments()) or "none yet"
-        raise NotFound(f"there is no experiment {experiment!r} at {ledger.uri}; there are: {known}")
+    pin = pin_of(ledger, experiment)
     with nothing_thrown_away():
         return Judged(
             ledger=ledger,
