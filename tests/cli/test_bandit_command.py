@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from command import tipbench
+from on_terminal import on_terminal
 from tipbench.bandit.sqlite_books import SqliteBooks
 from tips_world import Clock, decided, make_tips, reward, score, seen, told
 
@@ -69,6 +70,15 @@ def test_state_is_migrated_and_the_log_compacted(served: Books) -> None:
     assert compacted.out.strip().endswith(": 1")
     assert tipbench("bandit", "compact", "--keep-days", "0").code == 2
     assert tipbench("bandit", "migrate", "--to", "egredy-v2").code == 2
+
+
+@pytest.mark.usefixtures("served")
+def test_compacting_shows_on_a_terminal_how_far_it_is() -> None:
+    """A bar while it works, and then the result alone; piped, the result alone."""
+    code, shown = on_terminal("bandit", "compact", "--keep-days", "30")
+    assert (code, "dropping" in shown, "100%" in shown) == (0, True, True)
+    assert shown.rstrip().endswith("entries of the log that were dropped: 1")
+    assert tipbench("bandit", "compact", "--keep-days", "30").err == ""
 
 
 @pytest.mark.parametrize("command", ["stats", "export", "migrate", "compact"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tipbench.cli.bench import AsJson
+from tipbench.cli.progress import counting
 from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell
 
 if TYPE_CHECKING:
@@ -123,8 +124,11 @@ def compact_command(
 ) -> None:
     """Drop old entries of the log and give their space back; what was learned from them stays.
 
-    A reward for a decision that was dropped is not found any more.
+    The service may go on meanwhile: it is done in little pieces, with a rest after each. A reward for a
+    decision that was dropped is not found any more.
     """
     from tipbench.workflows.serving_state import compact
 
-    say(f"entries of the log that were dropped: {compact(keep_days=keep_days)}")
+    with counting("dropping") as far:
+        gone = compact(keep_days=keep_days, tell=far)
+    say(f"entries of the log that were dropped: {gone}")

@@ -1,4 +1,4 @@
-"""Progress of a collection, from its events: a bar per model on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar per model, or one, on a terminal, plain lines or nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tipbench.engine.memory import readable
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.progress import Progress, TaskID
 
@@ -40,6 +40,19 @@ def follow(*, events: str | None, quiet: bool) -> Iterator[Emit]:
                 listener(event)
 
         yield emit
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Somebody to tell how many of how many are done: a bar on a terminal, and elsewhere nothing."""
+    if not err().is_terminal:
+        yield lambda _done, _of: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=err(), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 @contextmanager

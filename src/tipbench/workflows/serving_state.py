@@ -17,7 +17,7 @@ from tipbench.settings import home
 from tipbench.workflows.whole_files import check_free, write_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tipbench.bandit.books import Books
     from tipbench.bandit.standing import Standing
@@ -60,13 +60,13 @@ def migrate(source: str, target: str, *, replace: bool = False) -> Migrated:
         return upkeep.migrate(books, policies.make(source), policies.make(target), replace=replace)
 
 
-def compact(*, keep_days: float) -> int:
-    """Drop entries of the log that are older than that; how many."""
+def compact(*, keep_days: float, tell: Callable[[int, int], None] | None = None) -> int:
+    """Drop entries of the log that are older than that; how many. `tell` hears how far it is."""
     if not 0 < keep_days <= 36_500:
         raise BadInput(f"--keep-days: {keep_days:g} is not between 0 and 36500")
     before_ms = time.time_ns() // 1_000_000 - int(keep_days * _DAY_MS)
     with opened() as books:
-        return upkeep.compact(books, before_ms=before_ms)
+        return upkeep.compact(books, before_ms=before_ms, tell=tell)
 
 
 def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int:
