@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -30,19 +28,6 @@ ENDED = {"done", "failed", "cancelled", "interrupted"}
 def open_jobs(home: Path, **how: Any) -> Jobs:  # noqa: ANN401 - whatever Jobs takes
     """What a service makes when it starts."""
     return Jobs(Store(home / "service.db").jobs, home / "jobs", **how)
-
-
-@contextmanager
-def locks_of_its_own() -> Iterator[None]:
-    """Within the block this process takes and looks for locks where its jobs do.
-
-    Python looks up the folder for temporary files once, which may have been for another test.
-    """
-    before, tempfile.tempdir = tempfile.tempdir, os.environ["TMPDIR"]
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from job_world import locks_of_its_own
 from stand_in import FakeModel, StandIn, running
 from tiny_gguf import write_tiny_gguf
 from tipbench.engine.lock import EMBEDDED, Holder, hold_host, host_name, lock_folder
@@ -15,16 +14,9 @@ from tipbench.settings import Settings
 from tipbench.workflows.hosts import busy, installed_models, lock_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("_own_locks")
-
-
-@pytest.fixture
-def _own_locks(fresh_home: Path) -> Iterator[None]:
-    with locks_of_its_own():
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_home")
 
 
 def test_an_ollama_host_tells_what_it_has_and_why_some_are_refused() -> None:

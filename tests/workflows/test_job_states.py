@@ -17,7 +17,6 @@ from job_world import (
     ended,
     ending_what_runs,
     events_of,
-    locks_of_its_own,
     open_jobs,
     recorded,
     settings_on,
@@ -41,7 +40,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def jobs(home: Path) -> Iterator[Jobs]:
-    with locks_of_its_own(), ending_what_runs(home):
+    with ending_what_runs(home):
         yield open_jobs(home)
 
 

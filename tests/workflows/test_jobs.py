@@ -20,7 +20,6 @@ from job_world import (
     ended,
     ending_what_runs,
     events_of,
-    locks_of_its_own,
     open_jobs,
     recorded,
     settings_on,
@@ -51,7 +50,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def jobs(home: Path) -> Iterator[Jobs]:
-    with locks_of_its_own(), ending_what_runs(home):
+    with ending_what_runs(home):
         yield open_jobs(home)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from job_world import locks_of_its_own, wait_until
+from job_world import wait_until
 from ledger_servers import Proxy
 from shipped_world import filed, plant_judged
 from stand_in import TIPS, FakeModel, StandIn, running
@@ -36,11 +36,7 @@ NOWHERE = "http://127.0.0.1:9"
 MAYA = {"scenario": "maya-monday-morning"}
 SHIPPED = FakeModel("small:1b")
 
-
-@pytest.fixture(autouse=True)
-def _locks(fresh_home: Path) -> Iterator[None]:
-    with locks_of_its_own():
-        yield
+pytestmark = pytest.mark.usefixtures("fresh_home")
 
 
 @contextmanager
