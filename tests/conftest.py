@@ -46,17 +46,6 @@ def _fair_share() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests that run beside each other do not keep each other from an engine.
-
-    Locks are where temporary files are, and Python looks that up once in a process.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("locks")))
-        yield
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _let_go_of_stores() -> Iterator[None]:
     """MLflow keeps the databases of every home open for as long as the process lives; tests make hundreds."""
@@ -81,6 +70,7 @@ def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     monkeypatch.setenv("TIPBENCH_HOME", str(home))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # Locks of engines are where temporary files are, and Python looks that up once in a process.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("OLLAMA_HOST", "MLFLOW_TRACKING_URI", "TIPBENCH_MLFLOW_HOST_HEADER"):
         monkeypatch.delenv(name, raising=False)

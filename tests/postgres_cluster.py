@@ -20,6 +20,9 @@ import psycopg
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# As it is before a test has one of its own: no other user may look into that.
+_TEMPORARY = tempfile.gettempdir()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
@@ -42,7 +45,7 @@ class Cluster:
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
     """A server that listens on loopback. PostgreSQL refuses to run as root, so it does not."""
-    folder = Path(tempfile.mkdtemp(prefix="tipbench-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="tipbench-postgres-", dir=_TEMPORARY))
     try:
         if os.getuid() == 0:
             owner = pwd.getpwnam("postgres")

@@ -138,6 +138,34 @@ async def test_to_stop_answers_what_was_taken(books: Books) -> None:
     counter.stop()
 
 
+async def test_who_is_in_no_hurry_goes_with_the_next(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch is begun for them, so nobody who comes meanwhile waits for it."""
+    monkeypatch.setattr("tipbench.bandit.counter._PATIENCE_S", 60.0)
+    with Counter(make_tips(books), most_waiting=4) as counter:
+        held = HeldUp(counter)
+        held.gate.set()
+        in_passing = [counter.ask_in_passing(score(f"u{n}", f"q{n}")) for n in range(3)]
+        await asyncio.sleep(0.1)
+        assert (held.sizes, counter.waiting()) == ([], 3)
+        assert isinstance(await counter.ask(score("anna")), ScoreReply)
+        replies = only(ScoreReply, [await asyncio.to_thread(one.result, 30) for one in in_passing])
+        assert (held.sizes, len({one.decision_id for one in replies})) == ([4], 3)
+        last = [counter.ask_in_passing(score(f"u{n}", f"q{n}")) for n in range(4, 8)]
+        with pytest.raises(Busy, match="4 requests"):
+            counter.ask_in_passing(score())
+    only(ScoreReply, [one.result(timeout=0) for one in last])  # to stop does not wait for company
+    with pytest.raises(Unavailable, match="stopping"):
+        counter.ask_in_passing(score())
+
+
+def test_who_is_in_no_hurry_does_not_wait_for_ever(books: Books) -> None:
+    """Where nobody comes, they go alone; again and again."""
+    with Counter(make_tips(books)) as counter:
+        for turn in range(3):
+            asked = [counter.ask_in_passing(score(f"u{n}", f"q{turn}")) for n in range(2)]
+            only(ScoreReply, [one.result(timeout=30) for one in asked])
+
+
 async def test_whoever_gives_up_keeps_nobody_waiting(books: Books) -> None:
     """A task that is cancelled while it waits does not disturb its batch; what it asked may have happened."""
     with Counter(make_tips(books)) as counter:

@@ -18,7 +18,7 @@ from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tipbench.errors import Busy, TipbenchError, Unavailable
@@ -48,6 +48,8 @@ _MOMENT_S = 0.001
 # time apart, unless there is company enough.
 _APART_S = 0.003
 _COMPANY = 16
+# For so long those who are in no hurry wait for a batch that they can go with.
+_PATIENCE_S = 0.05
 _LOG = logging.getLogger(__name__)
 
 
@@ -71,6 +73,7 @@ class Counter:
         self._most_waiting = most_waiting
         self._most_together = most_together
         self._line: deque[_Waiting] = deque()
+        self._aside: deque[_Waiting] = deque()  # those who are in no hurry
         self._door = threading.Lock()
         self._open = False
         self._idle = True  # nobody works on a batch, nor has been asked to
@@ -110,7 +113,8 @@ class Counter:
             # Whoever calls may be the very loop that has a step to do.
             self._take_back()
             if was_open and self._idle:
-                self._steps.put(None)
+                self._idle = False
+                self._steps.put(self._work)
         self._closing.set()
         self._wrote.set()
         self._wrote_much.set()
@@ -130,6 +134,19 @@ class Counter:
         self._put(_Waiting(ask, None, future))
         return future
 
+    def ask_in_passing(self, ask: Ask) -> Future[Answer]:
+        """As `ask_from_thread`, for those in no hurry: they go with the next batch, or alone after a while.
+
+        A batch of their own would have whoever asks meanwhile wait for the disk twice.
+        """
+        future: Future[Answer] = Future()
+        with self._door:
+            self._check_open()
+            self._aside.append(_Waiting(ask, None, future))
+            if len(self._aside) == 1:
+                self._steps.put(_look)
+        return future
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Have `listener` called with what was added to the log, after those who asked have their answers.
 
@@ -146,14 +163,17 @@ class Counter:
 
     def waiting(self) -> int:
         """How many asks are in the queue."""
-        return len(self._line)
+        return len(self._line) + len(self._aside)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise Unavailable("tips are not being served any more: the service is stopping; try again")
+        if self.waiting() >= self._most_waiting:
+            raise Busy(f"{self._most_waiting} requests are waiting already; try again in a moment")
 
     def _put(self, waiting: _Waiting) -> None:
         with self._door:
-            if not self._open:
-                raise Unavailable("tips are not being served any more: the service is stopping; try again")
-            if len(self._line) >= self._most_waiting:
-                raise Busy(f"{self._most_waiting} requests are waiting already; try again in a moment")
+            self._check_open()
             self._line.append(waiting)
             if self._idle:
                 self._idle = False
@@ -203,8 +223,24 @@ class Counter:
     # -- the steps
 
     def _run_steps(self) -> None:
-        while (step := self._steps.get()) is not None:
+        while (step := self._next_step()) is not None:
             step(None)
+
+    def _next_step(self) -> Step | None:
+        try:
+            return self._steps.get(timeout=_PATIENCE_S if self._aside else None)
+        except Empty:
+            return self._work_aside
+
+    def _work_aside(self, here: Loop | None) -> None:
+        """Nobody came with whom those who are in no hurry could have gone."""
+        with self._door:
+            if not self._idle or not self._aside:
+                return
+            self._idle = False
+            self._line.extend(self._aside)
+            self._aside.clear()
+        self._work(here)
 
     def _take(self, loop: Loop) -> None:
         """In an event loop: do what was left to it, unless that was taken back."""
@@ -235,14 +271,18 @@ class Counter:
             self._steps.put(partial(self._commit, batch, begun))
 
     def _taken(self) -> _Batch:
-        """What is at the front of the line. Where nothing is, this is the end of the work for now."""
+        """What is at the front of the line, and what goes with it. Where nothing is, this is the end of the
+        work for now.
+        """
         with self._door:
-            line = self._line
-            if not line:
+            batch = _taken(self._line, self._most_together)
+            if batch or not self._open:
+                batch += _taken(self._aside, self._most_together - len(batch))
+            if not batch:
                 self._idle = True
                 if not self._open:
                     self._steps.put(None)
-            return [line.popleft() for _ in range(min(len(line), self._most_together))]
+            return batch
 
     def _do_all(self, batch: _Batch, _here: Loop | None) -> None:
         """In the thread: the whole of it."""
@@ -279,7 +319,7 @@ class Counter:
             answers, signals = ran.answers, ran.signals
         _deliver([*zip(batch, answers, strict=True)], here)
         if here is not None:
-            self._last = len(batch), here.time()
+            self._last = sum(one.loop is not None for one in batch), here.time()
         self._untidy += len(batch)
         self._wrote.set()
         if self._untidy >= _MUCH:
@@ -318,6 +358,14 @@ class Counter:
                 self.tips.books.tidy()
             except TipbenchError as error:
                 _LOG.warning("%s", error)
+
+
+def _look(_here: Loop | None) -> None:
+    """So that the thread that waits for steps sees that there is something to wait for."""
+
+
+def _taken(line: deque[_Waiting], most: int) -> _Batch:
+    return [line.popleft() for _ in range(min(len(line), most))]
 
 
 def _loop_of(waiting: Iterable[_Waiting]) -> Loop | None:

@@ -93,7 +93,7 @@ class Shadowing:
         if self._counter.waiting() >= _MANY_WAITING:
             return None
         try:
-            return self._counter.ask_from_thread(note)
+            return self._counter.ask_in_passing(note)
         except Unavailable:
             return None
 
