@@ -236,6 +236,22 @@ def test_a_closed_loop_is_no_trouble(books: Books) -> None:
     assert decided(make_tips(books), score("gone", "again")).tip_id
 
 
+def test_who_is_in_no_hurry_does_not_wait_for_a_closed_loop(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has ended with a batch left to it, and nobody else comes: the thread works on that."""
+    monkeypatch.setattr(Counter, "_wait_s", lambda *_: 60.0)  # for company, in the loop
+
+    async def ask_and_leave(counter: Counter) -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(counter.ask(score("anna")), 0.01)
+
+    with Counter(make_tips(books)) as counter:
+        asyncio.run(ask_and_leave(counter))
+        assert counter.waiting() == 1
+        assert isinstance(counter.ask_in_passing(score("carl")).result(30), ScoreReply)
+
+
 async def test_books_are_tidied_when_much_was_written(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few wait for their time, which does not come here; many do not."""
     monkeypatch.setattr("tipbench.bandit.counter._TIDY_S", 60.0)

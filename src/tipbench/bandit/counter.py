@@ -235,6 +235,8 @@ class Counter:
     def _work_aside(self, here: Loop | None) -> None:
         """Nobody came with whom those who are in no hurry could have gone."""
         with self._door:
+            if self._handed is not None and self._handed[0].is_closed():
+                self._take_back()
             if not self._idle or not self._aside:
                 return
             self._idle = False
