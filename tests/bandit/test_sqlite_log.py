@@ -82,6 +82,19 @@ def test_what_was_committed_is_not_refused_when_the_log_cannot_be_brought_over(b
     write(books, "carl")
 
 
+def test_space_that_a_stopped_compaction_has_left_is_given_back_by_the_next(books: SqliteBooks) -> None:
+    """It has dropped everything and was killed then; the next one finds nothing to drop."""
+    entries = [Entry(seq, 0, "serve", str(seq), "anna", "egreedy", bytes(8000)) for seq in range(1, 502)]
+    with books.transaction() as tx:
+        tx.write(Changes(entries=entries))
+    with books.transaction() as tx:
+        assert tx.drop(upto=500, limit=500) == 500
+    books.tidy()
+    assert books.path.stat().st_size > 4 * MB
+    assert compact(books, before_ms=0) == 0
+    assert books.path.stat().st_size < MB
+
+
 def test_others_have_their_turn_while_a_log_is_compacted(
     books: SqliteBooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

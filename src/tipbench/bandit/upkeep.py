@@ -127,7 +127,7 @@ def compact(books: Books, *, before_ms: int, tell: Callable[[int, int], None] | 
             tell(gone, many)
         if not some:
             break
-    more = gone > 0
+    more = True  # whatever was dropped now: whoever was here before may have been stopped before this
     while more:
         with _resting_after(books):
             more = books.shrink()
