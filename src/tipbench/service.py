@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -264,11 +264,15 @@ class _Server(uvicorn.Server):
         late = await self._late()
         if late:
             # They wait in threads for somebody who does not answer, and Python would wait for them.
-            left = count(late, "request")
-            print(f"tipbench: interrupted; {left} had no answer yet", file=sys.stderr, flush=True)  # noqa: T201
-            await self._put_away()
-            os._exit(Interrupted.exit_code)
+            await self._leave(f"; {count(late, 'request')} had no answer yet")
         await super().shutdown(sockets)
+        if self.force_exit:  # by a second Ctrl-C: uvicorn has not told the rest of us to end
+            await self._leave()
+
+    async def _leave(self, why: str = "") -> NoReturn:
+        print(f"tipbench: interrupted{why}", file=sys.stderr, flush=True)  # noqa: T201
+        await self._put_away()
+        os._exit(Interrupted.exit_code)
 
     async def _put_away(self) -> None:
         """End what tips are made with, as far as that takes no time: a model must not stay in memory."""

@@ -138,6 +138,19 @@ def test_what_was_taken_is_answered_before_the_end(
     db.close()
 
 
+def test_a_second_ctrl_c_is_an_end_like_the_first(tmp_path: Path) -> None:
+    """One sentence and no trace of our insides; the books are closed, as nothing beside them shows."""
+    with serving(tmp_path / "home", *ONLY_TIPS) as service:
+        service.score("egreedy")
+        service.process.send_signal(signal.SIGINT)
+        with pytest.raises(OSError, match="refused"):  # noqa: PT012 - as soon as it has begun to end
+            while True:
+                socket.create_connection(("127.0.0.1", service.port)).close()
+        assert service.end(signal.SIGINT) == 130
+        assert service.errors.read_text() == "tipbench: interrupted\n"
+    assert not (tmp_path / "home" / "tips.db-wal").exists()
+
+
 def _rest(connection: socket.socket) -> bytes:
     answered = b""
     with connection:
