@@ -15,7 +15,8 @@ from tipbench.bandit.asked import Candidate, ScoreRequest
 from tipbench.bandit.draws import pick
 from tipbench.bandit.profiles import Profile
 from tipbench.bandit.ridge_codec import decode_ridge
-from tipbench.bandit.shadow import Decide, Logged, ShadowSpec
+from tipbench.bandit.shadow import Decide, Logged, ShadowSpec, Teach
+from tipbench.bandit.shadow.line import Line, LookAgain
 from tipbench.errors import BadState
 
 V2 = ShadowSpec(name="egreedy-v2-shadow", policy="egreedy-v2")
@@ -243,3 +244,15 @@ def test_an_archive_that_cannot_be_read_costs_only_what_needs_it() -> None:
         counts = shadows.counts()["student"]
     assert (counts.decided, counts.dropped, counts.starts) == (1, {"broken": 1}, 1)
     assert "its disk is gone" in counts.trouble
+
+
+def test_lessons_that_were_refused_together_are_learned_again_together() -> None:
+    """Each from what the one before it has taught: apart, all but the first would be refused once more."""
+    line = Line(most=10, most_bytes=10_000)
+    for number in range(3):
+        line.add(LookAgain("anna"))
+        line.add(Teach(decision_id=f"d{number}", reward=1.0))
+    marks = [line.take(most=10, most_bytes=10_000) for _ in range(3)]
+    assert all(isinstance(mark, LookAgain) for (mark,) in marks)
+    again = line.take(most=10, most_bytes=10_000)
+    assert [one.decision_id for one in again if isinstance(one, Teach)] == ["d0", "d1", "d2"]

@@ -26,7 +26,11 @@ class Forget(Mark):
 
 
 class LookAgain(Mark):
-    """What was learned of this user last was not kept: what is remembered is not what holds."""
+    """What was learned of this user last was not kept: what is remembered is not what holds.
+
+    It goes before all that waits. Of lessons that were refused together, each would else be learned without
+    those before it, which are not kept yet, and be refused again.
+    """
 
     def __init__(self, user_id: str) -> None:
         self.user_id = user_id
@@ -63,7 +67,10 @@ class Line:
                 self._refused[type(item)] += 1
                 return False
             self._bytes_in += size
-            self._items.append(item)
+            if isinstance(item, LookAgain):
+                self._items.appendleft(item)
+            else:
+                self._items.append(item)
         self.wake()
         return True
 
@@ -91,10 +98,11 @@ class Line:
         taken: list[Decide | Teach | Mark] = []
         held = 0
         while self._items and len(taken) < most:
-            item = self._items[0]
+            item = self._items.popleft()
             if taken and (held + item.size > most_bytes or isinstance(item, Mark)):
+                self._items.appendleft(item)
                 break
-            taken.append(self._items.popleft())
+            taken.append(item)
             held += item.size
             if isinstance(item, Mark):
                 break
