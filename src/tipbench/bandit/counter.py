@@ -277,9 +277,9 @@ class Counter:
         work for now.
         """
         with self._door:
-            batch = _taken(self._line, self._most_together)
+            batch = _first_of(self._line, self._most_together)
             if batch or not self._open:
-                batch += _taken(self._aside, self._most_together - len(batch))
+                batch += _first_of(self._aside, self._most_together - len(batch))
             if not batch:
                 self._idle = True
                 if not self._open:
@@ -366,7 +366,7 @@ def _look(_here: Loop | None) -> None:
     """So that the thread that waits for steps sees that there is something to wait for."""
 
 
-def _taken(line: deque[_Waiting], most: int) -> _Batch:
+def _first_of(line: deque[_Waiting], most: int) -> _Batch:
     return [line.popleft() for _ in range(min(len(line), most))]
 
 
