@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+# Of the loop, from a connection that was let in to one that is served.
+_TURNS = 5
 TIPS = json.dumps(
     [
         f"Write down the first step of the report, then work on it for {n} minutes."
@@ -114,12 +116,6 @@ class _Connection:
                 )
                 body = json.loads(await self.reader.readexactly(length)) if length else {}
                 await self.route(method, path, body)
-
-    async def serve_and_close(self) -> None:
-        try:
-            await self.serve()
-        finally:
-            self.writer.close()
 
     async def route(self, method: str, path: str, body: dict[str, Any]) -> None:
         if self.host.keep:
@@ -287,38 +283,45 @@ class _Connection:
 def running(host: StandIn, stop: list[Callable[[], None]] | None = None) -> Iterator[StandIn]:
     """Serve it from a thread until the block ends, or until the function put into `stop` is called."""
     loop = asyncio.new_event_loop()
-    started = threading.Event()
-    tasks: set[asyncio.Task[None]] = set()
+    started, ended = threading.Event(), asyncio.Event()
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = loop.create_task(_Connection(host, reader, writer).serve_and_close())
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        task = loop.create_task(_Connection(host, reader, writer).serve())
+        connections[task] = writer
+        task.add_done_callback(lambda done: connections.pop(done).close())
 
-    async def serve() -> asyncio.Server:
+    def end() -> None:
+        ended.set()
+        for task, writer in connections.items():
+            task.cancel()
+            writer.transport.abort()
+
+    async def serve() -> None:
         server = await asyncio.start_server(connected, "127.0.0.1", 0)
         host.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        return server
+        started.set()
+        await ended.wait()
+        loop.remove_reader(server.sockets[0])
+        for _ in range(_TURNS):  # whoever was let in just now becomes a connection that can be ended
+            await asyncio.sleep(0)
+        server.close()
+        end()
+        await asyncio.gather(*connections, return_exceptions=True)
 
     def run() -> None:
-        asyncio.set_event_loop(loop)
-        server = loop.run_until_complete(serve())
-        loop.call_soon(started.set)
-        loop.run_forever()
-        server.close()
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(serve())
+        loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     started.wait()
     if stop is not None:
-        stop.append(loop.stop)
+        stop.append(end)
     try:
         yield host
     finally:
-        with suppress(RuntimeError):  # it was stopped before
-            loop.call_soon_threadsafe(loop.stop)
+        with suppress(RuntimeError):  # it was ended before
+            loop.call_soon_threadsafe(end)
         thread.join()

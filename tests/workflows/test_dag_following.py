@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from tipbench.records import Judge
 from tipbench.settings import Settings
 from tipbench.workflows.airflow_address import airflow_url, connect
 from tipbench.workflows.dag_conf import Asked, asked_of, conf_of
-from tipbench.workflows.dag_following import Pace
+from tipbench.workflows.dag_following import Follower, Pace
 from tipbench.workflows.dag_runs import _end, run_on_airflow
 from verdict_planting import by_scenario, judge
 
@@ -229,18 +230,23 @@ def test_who_interrupts_ends_the_run(airflow: AirflowStandIn, *, away: bool) -> 
     airflow.script = [Frame("running", (Task("collect", "running", 0), Task("compare", None)))]
 
     def interrupts(method: str, path: str) -> Any:  # noqa: ANN401 - an answer or nothing
-        if path.endswith("taskInstances"):
-            timer.start() if not timer.is_alive() and not timer.finished.is_set() else None
+        if path.endswith("taskInstances") and not interrupting.ident:
+            interrupting.start()
         return "drop" if away and method == "PATCH" else None
 
+    def interrupt() -> None:
+        # Between two looks: a connection that is broken off while it is made is never closed.
+        wait_until(lambda: sys._current_frames()[here].f_code is Follower.to_the_end.__code__)
+        signal.pthread_kill(here, signal.SIGUSR1)
+
     here = threading.get_ident()
-    timer = threading.Timer(0.5, lambda: signal.pthread_kill(here, signal.SIGUSR1))
+    interrupting = threading.Thread(target=interrupt)
     airflow.fault = interrupts
     before = signal.signal(signal.SIGUSR1, _interrupted)
     try:
-        # Between two looks: a connection that is broken off in the middle would be a warning here.
         error, events = run(run_id="r1", pace=Pace(every_s=20))
     finally:
+        interrupting.join()
         signal.signal(signal.SIGUSR1, before)
     assert isinstance(error, Interrupted)
     assert airflow.runs["r1"].now.state == ("running" if away else "failed")
