@@ -268,12 +268,10 @@ class SqliteBooks:
                         upgrade(db)
                     db.execute("COMMIT")
                     db.execute(_GIVES_BACK)
-                    with suppress(
-                        sqlite3.OperationalError
-                    ):  # for want of space it is used again, not given back
-                        db.execute(
-                            "VACUUM"
-                        )  # without which that does not hold for a file that was made before
+                    # That holds for a file that was made before once it is written anew; where there is no
+                    # space to, what is freed is used again instead of given back.
+                    with suppress(sqlite3.OperationalError):
+                        db.execute("VACUUM")
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error):
                     raise
