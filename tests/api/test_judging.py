@@ -13,12 +13,14 @@ import pytest
 
 from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api, score
 from judged_world import plant
-from tipbench.records import content_hash
+from tipbench.records import Judge, content_hash
 from tipbench.service import create_app
 from tipbench.settings import Settings
 from tipbench.store import Job
 from tipbench.suite import load_suite
+from tipbench.workflows.judged import read_judged
 from tipbench.workflows.service_state import Service
+from verdict_planting import judge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +44,21 @@ def test_a_judge_scores_a_batch_stroke_by_stroke_and_hands_it_in(api: Api) -> No
     board = api.admin.get(f"/api/bench/leaderboard/{EXPERIMENT}").json()
     assert board["rows"][0]["model"] == GOOD
     assert board["ground"] == "human"
+
+
+def test_what_only_a_model_has_judged_waits_for_people(api: Api) -> None:
+    """It is listed with all its cells, and handed out; after a person has judged it, it is not."""
+    ledger = api.world.ledger
+    judge(ledger, EXPERIMENT, Judge(id="mistral:7b", kind="ai"), lambda _run, _slot: 9)
+    ledger.mark(EXPERIMENT, read_judged(ledger, EXPERIMENT).marks())
+    (entry,) = api.world.ledger.experiments()
+    assert (entry.done > 0, entry.pending) == (True, 0)
+    (told,) = api.ann.get("/api/judge").json()
+    assert (told["cells"], told["cells_pending"], told["open_batch"]) == (entry.done, entry.done, None)
+    batch = judge_all(api.ann, api.world)
+    assert api.ann.get("/api/judge").json()[0]["open_batch"] == batch
+    assert api.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 200
+    assert api.ann.get("/api/judge").json() == []
 
 
 def test_a_stroke_is_there_when_the_batch_is_asked_for_again(api: Api) -> None:

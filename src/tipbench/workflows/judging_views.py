@@ -12,9 +12,11 @@ from tipbench.workflows.judging_names import name_for, named
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tipbench.errors import CheckFailed
     from tipbench.judge.agreement import Agreement
-    from tipbench.records import ExperimentSummary, Ledger
+    from tipbench.records import Batch, ExperimentSummary, Ledger
     from tipbench.workflows.access import Principal
     from tipbench.workflows.applying import Applied
     from tipbench.workflows.judge_status import JudgeStatus
@@ -28,37 +30,37 @@ _FLAG = ", or accept it with --accept-drift"
 def to_judge(service: Service, who: Principal) -> list[dict[str, Any]]:
     """The experiments with something to judge, or with a batch that the judge has not handed in."""
     ledger = synced_ledger(service.settings())
-    found = [(entry, _open_batch(ledger, entry.name, who)) for entry in ledger.experiments()]
-    return [
-        _entry(name_for(service, ledger, entry.name, who), entry, batch)
-        for entry, batch in found
-        if entry.pending or batch
-    ]
+    found = []
+    for entry in ledger.experiments():
+        batches = _counting(ledger, entry.name)
+        waits, begun = _waiting(entry, batches), _open_batch(batches, who)
+        if waits or begun:
+            told = {"rubric": entry.rubric_id, "cells": entry.done, "cells_pending": waits}
+            name = name_for(service, ledger, entry.name, who)
+            found.append({"experiment": name, **told, "open_batch": begun})
+    return found
 
 
-def _open_batch(ledger: Ledger, experiment: str, who: Principal) -> str | None:
-    """The batch that the judge would be given again."""
+def _counting(ledger: Ledger, experiment: str) -> list[Batch]:
+    """The batches under the rubric that the experiment is pinned to."""
     pin = ledger.pinned(experiment)
+    return [one for one in ledger.batches(experiment) if pin and one.rubric_hash == pin.rubric_hash]
+
+
+def _waiting(entry: ExperimentSummary, batches: Sequence[Batch]) -> int:
+    """The cells that wait for a person: all, where only a model or the proxy has judged so far."""
+    applied = (one for batch in batches for one in batch.applications)
+    return entry.pending if any(one.judge.kind in PEOPLE for one in applied) else entry.done
+
+
+def _open_batch(batches: Sequence[Batch], who: Principal) -> str | None:
+    """The batch that the judge would be given again."""
     mine = [
         batch.batch_id
-        for batch in ledger.batches(experiment)
-        if batch.judge == who.name
-        and batch.purpose != "auto"
-        and not batch.applications
-        and pin is not None
-        and batch.rubric_hash == pin.rubric_hash
+        for batch in batches
+        if batch.judge == who.name and batch.purpose != "auto" and not batch.applications
     ]
     return mine[-1] if mine else None
-
-
-def _entry(name: str, entry: ExperimentSummary, batch: str | None) -> dict[str, Any]:
-    return {
-        "experiment": name,
-        "rubric": entry.rubric_id,
-        "cells": entry.done,
-        "cells_pending": entry.pending,
-        "open_batch": batch,
-    }
 
 
 def status_for(service: Service, experiment: str, who: Principal) -> dict[str, Any]:
