@@ -74,7 +74,7 @@ def test_a_server_that_is_down_is_noticed_within_seconds(tmp_path: Path) -> None
     started = time.monotonic()
     with pytest.raises(LedgerUnreachable):
         ledger.pinned("e")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ def test_following_ends_though_the_ledger_is_down(spool: Spool, home: Path) -> N
     time.sleep(1.2)
     started = time.monotonic()
     assert following.let_go() == (0, 2)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert len(spool.take("http://a:1", "e", limit=9)) == 2
 
 

@@ -93,9 +93,7 @@ def test_cancelled_half_way_and_resumed_every_cell_is_generated_once(jobs: Jobs,
     """Cancelling keeps what was done; resuming does the rest under the same id, and nothing twice."""
     job = jobs.start_collect(on_tiny(tiny, repeats=4), by="anna")
     wait_until(lambda: len(events_of(job)) >= 3)
-    began = time.monotonic()
-    jobs.cancel(job.job_id)
-    assert time.monotonic() - began < 1
+    assert jobs.cancel(job.job_id).state == "running"  # its end is not waited for
     cancelled = ended(jobs, job)
     assert (cancelled.state, cancelled.exit_code) == ("cancelled", 130), jobs.log(job.job_id)
     before = jobs.progress(job.job_id)
@@ -249,7 +247,7 @@ def test_a_job_that_does_not_listen_is_told_more_firmly(home: Path, jobs: Jobs) 
         began = time.monotonic()
         assert impatient.cancel(job.job_id).state == "running"
         assert ended(impatient, job).state == "cancelled"
-        assert 0.9 < time.monotonic() - began < 10
+        assert 0.9 < time.monotonic() - began < 20
         assert len(host.chats) < 16
 
 
@@ -263,7 +261,7 @@ def test_a_cancellation_is_brought_to_its_end_by_the_next_service(home: Path, jo
         assert jobs.get(job.job_id).state == "running"
         began = time.monotonic()
         assert ended(open_jobs(home, grace_s=0.5), job).state == "cancelled"
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 20
 
 
 def test_a_password_is_on_no_command_line_and_in_no_file(
