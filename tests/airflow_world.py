@@ -77,7 +77,7 @@ def judge_batch(path: Path, home: Path) -> None:
         env={**os.environ, "TIPBENCH_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -149,7 +149,7 @@ class AirflowHome:
                 start_new_session=True,
             )
 
-    def run(self, *arguments: str, timeout_s: float = 240, env: Mapping[str, str] | None = None) -> Ran:
+    def run(self, *arguments: str, timeout_s: float = 480, env: Mapping[str, str] | None = None) -> Ran:
         """Run an `airflow` command to its end."""
         done = subprocess.run(
             [AIRFLOW_BIN / "airflow", *arguments],

@@ -45,7 +45,7 @@ def second_run(airflow: AirflowHome, tiny_hosts: tuple[str, str], first_run: Dag
 
 def judge_while_waiting(airflow: AirflowHome) -> None:
     waiting = "select run_id from task_instance where task_id = ? and state = 'up_for_reschedule'"
-    wait_until(lambda: airflow.rows(waiting, "wait_for_judge.sensor"), timeout_s=240)
+    wait_until(lambda: airflow.rows(waiting, "wait_for_judge.sensor"), timeout_s=480)
     [(run_id,)] = airflow.rows(waiting, "wait_for_judge.sensor")
     for batch in airflow.dag_run(run_id).xcom("export_for_judge")["batches"]:
         judge_batch(Path(batch), Path(airflow.env["TIPBENCH_HOME"]))

@@ -66,7 +66,7 @@ def parsed(airflow_made: AirflowHome) -> dict[str, Any]:
         env={**airflow_made.env, "AIRFLOW_CONN_OLLAMA-GPU-8000": "http://ann:p%40ss%2F@gpu:8000"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     told: dict[str, Any] = json.loads(read.stdout.splitlines()[-1])

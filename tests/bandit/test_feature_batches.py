@@ -75,7 +75,7 @@ REQUESTS = st.builds(
 
 
 @pytest.mark.parametrize("version", FEATURES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(asked=REQUESTS, profile=PROFILES)
 def test_every_number_is_between_minus_one_and_one(
     version: str, asked: ScoreRequest, profile: Profile
@@ -129,7 +129,7 @@ FLAT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     hours=st.lists(st.none() | st.floats(0, 24), min_size=3, max_size=3),
     profiles=st.lists(PROFILES, min_size=3, max_size=3),

@@ -69,7 +69,7 @@ def test_the_same_rounds_give_the_same_memory_and_choice(name: str) -> None:
 
 
 @EVERY
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(candidates=st.integers(1, 200), rounds=st.integers(0, 12), seed=st.integers(0, 2**32 - 1))
 def test_propensities_are_a_distribution_above_the_floor(
     name: str, candidates: int, rounds: int, seed: int
@@ -267,7 +267,7 @@ def test_users_who_share_a_pool_teach_it_in_turn(name: str) -> None:
 
 
 @EVERY
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     alike=st.integers(2, 40), rounds=st.integers(0, 10), seed=st.integers(0, 2**32 - 1), last=st.booleans()
 )

@@ -27,7 +27,7 @@ def learned(x: Array, rewards: Array, *, penalty: float, discount: float = 1.0) 
     return ridge
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     dims=st.integers(1, 12),
     rounds=st.integers(0, 60),
@@ -66,7 +66,7 @@ def test_ten_thousand_rounds_do_not_drift() -> None:
 
 
 @given(rounds=st.integers(0, 40), seed=st.integers(0, 2**32 - 1), penalty=st.sampled_from([0.5, 1.0, 4.0]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_widening_keeps_every_weight(rounds: int, seed: int, penalty: float) -> None:
     """From 7 to 12 dimensions: weights stay to the last bit, new ones are 0 and as unsure as the penalty."""
     narrow = learned(*observed(7, rounds, seed), penalty=penalty)

@@ -23,7 +23,7 @@ def learned(dims: int, rounds: int, seed: int = 1, discount: float = 1.0) -> Rid
     return ridge
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     dims=st.integers(1, 30),
     rounds=st.integers(0, 30),

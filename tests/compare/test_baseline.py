@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
@@ -165,7 +165,6 @@ def test_a_margin_that_is_none(margin: float) -> None:
         compare_to_baseline([], [], alpha=2)
 
 
-@settings(deadline=None)
 @given(
     *[
         st.lists(

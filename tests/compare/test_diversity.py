@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tipbench.compare.diversity import lexical_diversity
@@ -65,7 +65,6 @@ def test_a_runaway_reply_takes_no_time() -> None:
     assert time.process_time() - began < 5
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=20), min_size=2, max_size=6), st.text(max_size=20), st.randoms())
 def test_bounded_and_blind_to_order(tips: list[str], context: str, random: Random) -> None:
     """The measure is between 0 and 1, and the order of tips does not matter."""

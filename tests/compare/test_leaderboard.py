@@ -278,7 +278,7 @@ def test_without_costs_the_first_row_is_recommended() -> None:
 # --- invariants
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), keep=st.sampled_from([1.0, 0.7]))
 def test_the_order_of_rows_does_not_matter(seed: int, keep: float) -> None:
     """Shuffled rows give the very same board."""
@@ -287,7 +287,7 @@ def test_the_order_of_rows_does_not_matter(seed: int, keep: float) -> None:
     assert rank(shuffler.sample(rows, len(rows))) == rank(rows)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), shift=st.floats(-50, 50), scale=st.floats(0.01, 100))
 def test_shifting_and_scaling_the_scores(seed: int, shift: float, scale: float) -> None:
     """Another unit moves means and intervals along, and changes no conclusion."""
@@ -307,7 +307,7 @@ def test_shifting_and_scaling_the_scores(seed: int, shift: float, scale: float) 
         assert other.tied_for_first == one.tied_for_first
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6))
 def test_names_do_not_matter(seed: int) -> None:
     """Renaming models, prompts and scenarios renames the rows and nothing else."""
@@ -322,7 +322,6 @@ def test_names_do_not_matter(seed: int) -> None:
         assert other.p_best == pytest.approx(one.p_best, abs=0.03)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

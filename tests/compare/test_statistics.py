@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -53,7 +53,6 @@ def test_dunnett_by_simulation() -> None:
     assert exceeded == pytest.approx(0.05, abs=0.002)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=30).filter(lambda x: np.std(x) > 1e-3))
 def test_intervals_and_p_agree_with_scipy(values: list[float]) -> None:
     """The t interval and the test against zero are the ones everybody computes."""

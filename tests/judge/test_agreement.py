@@ -35,7 +35,7 @@ def test_alpha_by_hand() -> None:
     assert ordinal_alpha([[1, 1], [1, 2], [2, 2]]) == pytest.approx(1 - 5 / 9)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.lists(st.one_of(st.none(), st.sampled_from([1, 1.5, 2, 3, 4, 5])), min_size=3, max_size=3),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import groupby, pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_samples import dice
@@ -32,7 +32,6 @@ def runs_of(items: list[Item]) -> list[list[Item]]:
     return [list(run) for _, run in groupby(items, key=lambda item: item.scenario_id)]
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(COUNTS, min_size=1, max_size=8), seed=st.integers(0, 999))
 def test_nothing_is_lost_and_no_item_stands_alone(sizes: Sizes, seed: int) -> None:
     """Every item is there once; only the single item of a scenario makes a run of one."""
@@ -44,7 +43,6 @@ def test_nothing_is_lost_and_no_item_stands_alone(sizes: Sizes, seed: int) -> No
         assert len(run) >= min(2, whole)
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(COUNTS, min_size=1, max_size=8), seed=st.integers(0, 999))
 def test_hidden_items_are_never_among_themselves(sizes: Sizes, seed: int) -> None:
     """Every run of one scenario, as the judge sees it, holds something real."""
@@ -52,7 +50,6 @@ def test_hidden_items_are_never_among_themselves(sizes: Sizes, seed: int) -> Non
     assert all(any(item.role == "real" for item in run) for run in runs_of(order))
 
 
-@settings(deadline=None)
 @given(size=st.integers(2, 12), n=st.integers(2, 8), seed=st.integers(0, 999), extra=st.integers(0, 3))
 def test_runs_have_two_to_five_items(size: int, n: int, seed: int, extra: int) -> None:
     """Among scenarios of about the same size, runs do not touch, so none looks longer than five."""

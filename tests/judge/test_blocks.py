@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_samples import block, dice, run
@@ -81,7 +81,6 @@ def test_whole_blocks_are_taken() -> None:
     assert (taken, left) == (blocks[:2], blocks[2:])
 
 
-@settings(deadline=None)
 @given(n=st.integers(1, 200), most=st.integers(1, 60), seed=st.integers(0, 99))
 def test_a_large_block_is_cut_evenly(n: int, most: int, seed: int) -> None:
     """Its portions go to successive batches, differ by at most one text, and lose none."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tipbench.judge.candidates import candidate_key, normalised
@@ -23,7 +23,6 @@ def test_words_and_scenarios_make_another_candidate() -> None:
     assert len({candidate_key(*pair) for pair in [("s", "a b"), ("s", "ab"), ("t", "a b")]}) == 3
 
 
-@settings(deadline=None)
 @given(st.text(st.characters()))
 def test_every_text_has_a_key(text: str) -> None:
     """Half a surrogate pair or a NUL has the key of what a ledger keeps in its place."""

@@ -8,7 +8,7 @@ from itertools import count, groupby
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_samples import (
@@ -198,7 +198,6 @@ def test_anchors_rest_between_batches() -> None:
     assert not (first & second) | (first & recent[0]) | (second & recent[0])
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.sampled_from(sorted(CONTEXTS)), st.integers(1, 70)), min_size=1, max_size=8),
     size=st.integers(3, 60),

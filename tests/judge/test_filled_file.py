@@ -282,7 +282,6 @@ ANSWERS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ANSWERS)
 def test_any_answers_come_back_as_they_were_given(answers: list[Any]) -> None:
     """Writing, filling in and reading gives exactly the scores, objections and notes that were written."""
@@ -327,7 +326,7 @@ def apply_edit(data: bytes, edit: tuple[str, int, int]) -> bytes:
     return b": null".join(parts[:at]) + b": " + word + b": null".join(parts[at:])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(EDITS)
 def test_no_edit_makes_scores_that_nobody_gave(edits: list[tuple[str, int, int]]) -> None:
     """Whatever is done to a file: either it is refused with a sentence, or its scores are what it says."""

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given as drawn
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from judge_world import JUDGE, NAMES, SCALES, batch_of, rejected
@@ -324,7 +323,6 @@ def test_what_one_batch_cannot_see_is_said() -> None:
     assert visible_drift(SCALES, n_anchors=4) > 1.5
 
 
-@settings(deadline=None)
 @drawn(
     scores=st.lists(st.tuples(*[st.integers(1, 5)] * 3), max_size=8),
     relevance=st.lists(st.integers(1, 5), max_size=2),

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tipbench.judge.located_json import DEEPEST, JsonMistake, Node, parse_json
@@ -23,7 +23,6 @@ def mistake(text: str) -> JsonMistake:
     return caught.value
 
 
-@settings(deadline=None)
 @given(PLAIN, st.booleans(), st.sampled_from([None, 0, 2]))
 def test_json_is_read_as_the_standard_library_reads_it(value: Any, escaped: bool, indent: int | None) -> None:  # noqa: ANN401, FBT001
     """Any value written by the standard library comes back the same, however it is laid out."""
@@ -34,7 +33,6 @@ def test_json_is_read_as_the_standard_library_reads_it(value: Any, escaped: bool
 JSONISH = st.text(st.sampled_from(list('{}[]",:\\ \n\t0123456789.-+eEtrufalsn/#"x“é\u2028')), max_size=30)
 
 
-@settings(deadline=None)
 @given(JSONISH)
 @example('{"a": 1,}')
 @example("[1e999]")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tipbench.judge.proxy import NAME, proxy_scores
@@ -57,7 +57,6 @@ def test_the_judges_name_says_what_it_is() -> None:
     assert NAME == "proxy"
 
 
-@settings(deadline=None)
 @given(tip=st.text(), scenario=st.text(), low=st.integers(-5, 5), levels=st.integers(0, 10))
 def test_always_a_whole_number_on_the_scale(tip: str, scenario: str, low: int, levels: int) -> None:
     """Any text gets a score within any scale, and always the same one."""

@@ -169,7 +169,7 @@ def test_the_embedded_ledger_moves_with_its_home(spool: Spool) -> None:
     tips=st.lists(st.text(st.characters(codec=None), max_size=20), max_size=3),
     number=st.floats(allow_nan=False),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_results_survive_without_loss(text: str, tips: list[str], number: float) -> None:
     """Any text, lone surrogates included, and any number come back equal from JSON."""
     result = sample_result(text=text, thinking=text, tips=tips)

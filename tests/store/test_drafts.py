@@ -27,7 +27,7 @@ PUTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(PUTS)
 def test_strokes_add_up_as_in_a_dictionary(puts: list[tuple[str, str, str, dict[str, Any]]]) -> None:
     """Each stroke changes its own keys of its own item, batch and judge; None takes a key away."""

@@ -325,7 +325,7 @@ _CELL = st.text(
 _ROWS = st.lists(_CELL.filter(bool), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_ROWS, st.sampled_from([",", ";", "\t"]), st.booleans())
 def test_any_text_survives_a_table(cells: list[str], delimiter: str, windows: bool) -> None:  # noqa: FBT001
     """Whatever is in a cell comes out of the suite as it went in."""
@@ -348,7 +348,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(_JSON, min_size=1, max_size=3))
 def test_any_json_survives_or_is_refused(values: list[Any]) -> None:
     """A JSON value is kept exactly, or refused as a whole."""

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
 NAME = st.text(st.characters(codec="utf-8", exclude_characters="\0,"), min_size=1, max_size=20)
 ADDRESS = st.sampled_from(
-    ["http://box:1", "https://box/a", "http://anna:pw@box:1", "http://[::1]:5", "localhost", ""]
+    ["http://box:1", "https://box/a", "http://anna:kennwort@box:1", "http://[::1]:5", "localhost", ""]
 )
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "experiment": st.from_regex(r"[a-z0-9][\w .:@+-]{0,30}", fullmatch=True),
     "ollama_url": ADDRESS,
-    "mlflow_url": ADDRESS | st.just("postgresql://u:pw@db/x?password=pw") | TEXT,
+    "mlflow_url": ADDRESS | st.just("postgresql://u:kennwort@db/x?password=kennwort") | TEXT,
     "keep_alive": st.sampled_from(["0", "5m", "90s"]),
 }
 BY_TYPE: dict[type, st.SearchStrategy[Any]] = {
@@ -90,7 +90,7 @@ def test_settings_survive_the_way_to_a_job(given_settings: dict[str, Any]) -> No
     settings = accepted(given_settings)
     arguments = settings_argv(settings)
     assert received(arguments, settings_env(settings)) == settings
-    assert not [argument for argument in arguments if "pw" in argument and "mlflow" in argument]
+    assert not [argument for argument in arguments if "kennwort" in argument and "mlflow" in argument]
     assert len(arguments) <= sum(getattr(settings, row.name) != default_of(row) for row in table())
 
 
@@ -100,7 +100,7 @@ def test_settings_survive_being_stored(given_settings: dict[str, Any]) -> None:
     settings = accepted(given_settings)
     kept = kept_settings(settings)
     if "@" in settings.mlflow_url:
-        assert "pw" not in kept["mlflow_url"]
+        assert "kennwort" not in kept["mlflow_url"]
     assert restored_settings(kept, full_addresses(settings)) == settings
 
 

@@ -240,7 +240,7 @@ def _latest(exported: Setting, data: bytes, batch: Batch) -> dict[str, dict[str,
     return found
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rounds=rounds)
 def test_all_or_nothing_and_only_what_was_given(exported: Setting, rounds: list[Any]) -> None:
     """After every file, good or bad, the ledger holds what it held, or that and all that the file gives."""

@@ -104,7 +104,7 @@ def test_a_count_beyond_reason_is_refused_at_once(tmp_path: Path) -> None:
     assert "damaged" in sentence(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     changes=st.lists(st.tuples(st.integers(4, HEADER_BYTES), st.integers(0, 255)), min_size=1, max_size=20)
 )
