@@ -286,6 +286,8 @@ def test_no_reward_reaches_a_shadow_but_an_apprentice(shadowed: TipService, fold
         return found
 
     until(lambda: KEEN in memories())
+    until(lambda: shadowed.get("/stats")["shadows"][KEEN]["learned_since_start"] >= 12)
+    assert "learned_since_start" not in shadowed.get("/stats")["shadows"][PLAIN]
     assert memories() == {"egreedy", KEEN}
     start = last(shadowed)
     asked = shadowed.recommend("pupil", candidates=tips, request_id="exam").json()["decision_id"]

@@ -55,7 +55,7 @@ class ResetAnswer(BaseModel):
 
 @router.get("/stats")
 def stats(service: TheService, _who: Caller) -> dict[str, Any]:
-    """Every policy in short, the active one, and the shadows."""
+    """Every policy in short, the active one, the shadows, and what keeps shipped tips from being fresh."""
     return overview(service.desk)
 
 

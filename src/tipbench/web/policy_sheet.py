@@ -167,13 +167,21 @@ def _shadow_row(name: str, one: Mapping[str, Any]) -> ShadowRow:
         name=name,
         policy=one["policy"],
         state="on" if one["enabled"] else "off",
-        told="an apprentice: it learns from rewards" if one["apprentice"] else "hears of no reward",
+        told=_told(one),
         agreement=figures.percent(agreement),
         bar=None if agreement is None else round(100 * agreement, 1),
         decisions=one["decisions"],
         dropped=f"{one['dropped']}" + (f" ({reasons} since the start)" if reasons else ""),
         trouble=one["trouble"],
     )
+
+
+def _told(shadow: Mapping[str, Any]) -> str:
+    if not shadow["apprentice"]:
+        return "hears of no reward"
+    learned = shadow.get("learned_since_start")
+    since = "" if learned is None else f", from {learned} since the start"
+    return f"an apprentice: it learns from rewards{since}"
 
 
 METRICS = {"reward": "reward", "dismissed": "dismissed", "slow": "slow decisions", "failed": "failures"}

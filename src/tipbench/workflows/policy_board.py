@@ -78,7 +78,7 @@ def the_board(service: Service, *, gates: int = 10) -> PolicyBoard:
     settings, desk = service.config.settings, service.desk
     promotion = _tried(lambda: promoting.status(settings, known=desk.trial), troubles) if serving else None
     found = _tried(lambda: newest_gates(limit=gates), troubles) or Gates()
-    pool = service.desk.now.pool.troubles if serving else {}
+    pool = serving["pool_troubles"] if serving else {}
     return PolicyBoard(
         serving=serving,
         promotion=promotion,
