@@ -98,6 +98,8 @@ def why_not(view: GateView, board: PolicyBoard) -> str:
         (policy == in_force, f"{policy} is promoted already."),
         (policy not in NAMES, f"{policy} is not among the policies that are served here."),
         (bool(active.get("on_trial")), f"{in_force} is still on trial."),
+        # Why not stands in its own sentence, which is shown with it.
+        (view.outcome != "passed", "It was not passed, so it promotes nobody."),
     )
     first = next((said for holds, said in objections if holds), "")
     if first:
