@@ -179,9 +179,10 @@ def _shadow_row(name: str, one: Mapping[str, Any]) -> ShadowRow:
 def _told(shadow: Mapping[str, Any]) -> str:
     if not shadow["apprentice"]:
         return "hears of no reward"
-    learned = shadow.get("learned_since_start")
-    since = "" if learned is None else f", from {learned} since the start"
-    return f"an apprentice: it learns from rewards{since}"
+    seen = shadow.get("learned_since_start")
+    if seen is None:
+        return "an apprentice: it learns from rewards"
+    return f"an apprentice: it has learned from {figures.count(seen, 'reward')} since the start"
 
 
 METRICS = {"reward": "reward", "dismissed": "dismissed", "slow": "slow decisions", "failed": "failures"}
