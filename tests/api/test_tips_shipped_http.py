@@ -86,6 +86,8 @@ def test_a_moment_is_matched_to_what_it_is_like(tmp_path: Path) -> None:
         assert said["tip"]["kind"]
         other = service.post("/recommend", {"user_id": "app", "context": {"hour": 20, "weekday": 3}})
         assert other.status_code == 200
+        until(lambda: "engine" in service.get("/stats")["pool_troubles"])
+        assert NOWHERE in service.get("/stats")["pool_troubles"]["engine"]
         named = {"user_id": "app", "context": {"scenario": "maya-thursday-evening"}}
         assert service.post("/recommend", named).status_code == 503
 

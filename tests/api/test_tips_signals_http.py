@@ -124,6 +124,17 @@ def test_whoever_was_away_for_longer_than_the_log_is_kept_is_told(tmp_path: Path
     assert [(one.event, one.id) for one in (following, kept, oldest)] == [("serve", 4)] * 3
 
 
+@pytest.mark.parametrize("how", [{"after": 10**9}, {"last_id": "1000000000"}, {"after": 2**63 - 1}])
+def test_a_number_of_another_log_is_told_from_the_beginning(calm: TipService, how: dict[str, Any]) -> None:
+    """Whoever has one that this log has not come to would hear nothing for long, and never know why."""
+    last(calm)
+    with stream(calm, **how) as told:
+        missed, oldest = first(told, 2)
+    number = int(how.get("after", 10**9))
+    assert (missed.event, missed.id, missed.data) == ("gap", 0, {"after": number, "next": 1})
+    assert oldest.id == 1
+
+
 def test_a_long_log_is_told_in_pieces_of_some_messages(calm: TipService) -> None:
     """Sent one by one they would keep the event loop from everybody else, and all at once too."""
     start = last(calm)
@@ -286,6 +297,8 @@ def test_no_reward_reaches_a_shadow_but_an_apprentice(shadowed: TipService, fold
         return found
 
     until(lambda: KEEN in memories())
+    until(lambda: shadowed.get("/stats")["shadows"][KEEN]["learned_since_start"] >= 12)
+    assert "learned_since_start" not in shadowed.get("/stats")["shadows"][PLAIN]
     assert memories() == {"egreedy", KEEN}
     start = last(shadowed)
     asked = shadowed.recommend("pupil", candidates=tips, request_id="exam").json()["decision_id"]

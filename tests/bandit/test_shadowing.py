@@ -35,12 +35,12 @@ class Service:
         self.counter = counter
         self.shadowing = shadowing
 
-    def score(self, number: int, user: str = "u") -> ScoreReply:
+    def score(self, number: int, user: str = "u", *, source: str = "given") -> ScoreReply:
         tips = [
             Candidate(id=kind, kind=kind, text=f"Think of {kind}") for kind in ("focus", "rest", "people")
         ]
         request = ScoreRequest(user_id=user, request_id=f"{user}-{number}", candidates=tips)
-        reply = self.counter.ask_from_thread(Score("egreedy", request, source="given")).result(30)
+        reply = self.counter.ask_from_thread(Score("egreedy", request, source=source)).result(30)
         assert isinstance(reply, ScoreReply)
         return reply
 
@@ -52,12 +52,23 @@ class Service:
         return reply
 
 
+class Crowded(Counter):
+    """A counter where more people wait than there are."""
+
+    crowd = 0
+
+    def waiting(self) -> int:
+        return super().waiting() + self.crowd
+
+
 @contextmanager
-def serving(folder: Path, specs: Sequence[ShadowSpec]) -> Iterator[Service]:
+def serving(
+    folder: Path, specs: Sequence[ShadowSpec], *, counted_by: type[Counter] = Counter
+) -> Iterator[Service]:
     books = SqliteBooks(folder / "tips.db")
     tips = Tips(books, {"egreedy": policies.make("egreedy")}, seed=b"s" * 32, clock_ms=lambda: 1000)
     try:
-        with Counter(tips) as counter:
+        with counted_by(tips) as counter:
             shadowing = Shadowing(counter, specs, limits=BRISK)
             try:
                 yield Service(counter, shadowing)
@@ -106,6 +117,37 @@ def test_drops_are_kept_too(tmp_path: Path) -> None:
 
         until(lambda: dropped() == 5)
         assert not logged(service, "shadow:raises")
+
+
+def test_what_there_was_no_room_for_counts_as_dropped(tmp_path: Path) -> None:
+    """While many wait nothing of a shadow is kept; how much that was is noted as soon as there is room."""
+    with serving(tmp_path, [V2, bad("raises")], counted_by=Crowded) as service:
+        assert isinstance(service.counter, Crowded)
+        service.counter.crowd = 1000
+        for number in range(5):
+            service.score(number)
+        settled(service.shadowing.shadows, V2.name)
+        settled(service.shadowing.shadows, "raises")
+        until(lambda: service.shadowing.unkept[V2.name] == 5)
+        service.counter.crowd = 0
+        service.score(5)
+
+        def totals() -> dict[str, tuple[int, int]]:
+            with service.counter.tips.books.reading() as reading:
+                return {total.signal: (total.decisions, total.dropped) for total in reading.shadows()}
+
+        until(lambda: totals() == {V2.signal: (1, 5), "shadow:raises": (0, 6)})
+        assert service.shadowing.unkept == {V2.name: 5, "raises": 0}
+
+
+def test_an_apprentice_learns_only_from_what_apps_are_served(tmp_path: Path) -> None:
+    """What somebody asked one policy for is not shown to it: a reward for that teaches it nothing."""
+    spec = ShadowSpec(name="keen", policy="egreedy", apprentice=True)
+    with serving(tmp_path, [spec]) as service:
+        assert service.reward(service.score(1, source="").decision_id).learned
+        settled(service.shadowing.shadows, "keen", lessons=1)
+        counts = service.shadowing.counts()["keen"]
+    assert (counts.learned, counts.lessons_dropped, counts.trouble) == (0, {"unknown": 1}, "")
 
 
 def test_an_apprentices_lessons_outlive_the_service(tmp_path: Path) -> None:
@@ -157,7 +199,7 @@ def test_services_beside_each_other_teach_one_apprentice(tmp_path: Path) -> None
         other.reward(other.score(100).decision_id)
         until(lambda: seen(one.counter.tips.books, POOLED, "keen") == 13)
         assert seen(one.counter.tips.books, "u", "keen", dims=7) == 1
-        assert not any((*one.shadowing.unkept.values(), *other.shadowing.unkept.values()))
+        assert not any(service.shadowing.unkept_lessons["keen"] for service in (one, other))
 
 
 @pytest.mark.parametrize("apprentice", [False, True])

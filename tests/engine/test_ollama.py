@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -161,6 +163,31 @@ async def test_something_else_on_the_port_is_not_ollama() -> None:
         host = await open_host(stand_in)
         assert host.host.version == "0.0.0-stand-in"
         await host.close()
+
+
+async def test_what_answers_without_end_is_not_waited_for() -> None:
+    """Each drop of the answer is in time, and the answer never is: it is given up, and the address named."""
+
+    class Drips(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(ConnectionError):
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.01)
+
+        def log_message(self, *_: object) -> None:
+            """A test's output is not for this."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Drips) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(EngineUnreachable, match=f"{url} does not come to an end within 0.3 s"):
+            await connect(url, kind="ollama", timeout_s=1, greeting_s=0.3)
+        server.shutdown()
+        thread.join()
 
 
 async def test_a_context_shorter_than_asked_for_counts() -> None:

@@ -64,9 +64,9 @@ def test_with_much_the_page_tells_it_all_and_stays_light(pages: Api) -> None:
     assert 'class="curve s1"' in html
     assert "2 gates so far" in text
     assert "Promote hybrid" in text
-    assert "It promotes nobody: it was not passed but refused" in text_of(
-        pages.admin.get(f"/policies?gate={old}").text
-    )
+    refused = text_of(pages.admin.get(f"/policies?gate={old}").text)
+    assert "It was not passed, so it promotes nobody." in refused
+    assert refused.count("hybrid against egreedy on tip: refused: it is so.") == 1
 
 
 @pytest.mark.parametrize(

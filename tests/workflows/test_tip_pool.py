@@ -139,13 +139,14 @@ REPLIES = {
 
 @pytest.mark.parametrize("reply", REPLIES)
 def test_what_the_bench_would_not_count_is_not_served(fresh_home: Path, reply: str) -> None:
-    """The judged tips stay, and the engine is not asked the same over and over."""
+    """The judged tips stay, and it is told why; the engine is not asked the same over and over."""
     write_filed(fresh_home, filed_for())
     with engine(reply=REPLIES[reply]) as host, pool(fresh_home, ollama_url=host.url) as made:
         made.tips(MAYA)
         wait_until(lambda: host.chats and host.resident == [])
         wait_until(lambda: busy_lock(host_name(host.url)) is None)
         assert (made.tips(MAYA).source, len(host.chats)) == ("judged", 1)
+        wait_until(lambda: "for 'maya-monday-morning', and wrote too few" in made.troubles.get("engine", ""))
 
 
 @pytest.mark.parametrize("fault", ["length", "full-context", "500", "torn", "drop"])

@@ -55,7 +55,7 @@ class ResetAnswer(BaseModel):
 
 @router.get("/stats")
 def stats(service: TheService, _who: Caller) -> dict[str, Any]:
-    """Every policy in short, the active one, and the shadows."""
+    """Every policy in short, the active one, the shadows, and what keeps shipped tips from being fresh."""
     return overview(service.desk)
 
 
@@ -93,7 +93,8 @@ async def signals(
 
     Each message has the number as its id, the signal (`serve`, `shadow:NAME`, `reset`) as its type, and a
     JSON object. `Last-Event-ID` goes before `after`. Where the log has been compacted beyond that number, a
-    message of the type `gap` says how far.
+    message of the type `gap` says how far; also where it has not come to that number, as it is another log:
+    then that is told from its beginning.
     """
     seen = int(last_event_id) if re.fullmatch(r"[0-9]{1,18}", last_event_id) else after
     await service.desk.opened()
@@ -108,7 +109,7 @@ async def _stream(pages: AsyncIterator[list[Entry]], seen: int) -> AsyncIterator
     """In pieces of many messages: each piece takes far longer to send than a message takes to make."""
     yield f"retry: {_RETRY_MS}\n\n"
     async for page in pages:
-        missed = _gap(seen, page[0].seq) if page and 0 < seen < page[0].seq - 1 else ""
+        missed = _gap(seen, page[0].seq) if page and 0 < seen != page[0].seq - 1 else ""
         yield missed + "".join(map(_message, page)) or ": quiet\n\n"
         seen = page[-1].seq if page else seen
 

@@ -9,7 +9,7 @@ import msgspec
 
 from tipbench.bandit.asks import Note, Remembered
 from tipbench.bandit.books import EVERYBODY, POOLED, RESET
-from tipbench.bandit.decisions import recalled
+from tipbench.bandit.decisions import decode, recalled
 from tipbench.bandit.rewarding import WORTH
 from tipbench.bandit.shadow import Decide, Logged, ShadowDropped, ShadowLesson, ShadowResult, Shadows, Teach
 from tipbench.errors import BadState, Conflict, Unavailable
@@ -35,7 +35,8 @@ class Shadowing:
 
     What a shadow decides is logged under `shadow:<name>`; what an apprentice learns is kept under its own
     name, beside the memories of policies. While many wait at the counter both are let go, and counted in
-    `unkept`: what a shadow has to say must not take a place from those who are waiting for an answer.
+    `unkept` and `unkept_lessons`: what a shadow has to say must not take a place from those who are waiting
+    for an answer. Such decisions count as dropped, and are noted with the next thing that there is room for.
     """
 
     def __init__(
@@ -44,6 +45,9 @@ class Shadowing:
         self._counter = counter
         self._signals = {spec.name: spec.signal for spec in specs}
         self.unkept: dict[str, int] = dict.fromkeys(self._signals, 0)
+        self.unkept_lessons: dict[str, int] = dict.fromkeys(self._signals, 0)
+        # Drops that are not in the books yet; each shadow's own thread sees to its own.
+        self._owed: dict[str, int] = dict.fromkeys(self._signals, 0)
         archive = _Archive(counter.tips.books)
         self.shadows = Shadows(specs, report=self._report, archive=archive, limits=limits)
         self._unsubscribe: Callable[[], None] = counter.subscribe(self._heard) if specs else _nothing
@@ -85,9 +89,12 @@ class Shadowing:
         for outcome in outcomes:
             asked = self._asked(self._note(outcome))
             if asked is None:
+                self._owed[outcome.name] += _lost_with(outcome)
                 self._let_go(outcome)
             elif isinstance(outcome, ShadowLesson):
                 asked.add_done_callback(partial(self._settled, outcome))
+            else:
+                self._owed[outcome.name] = 0
 
     def _asked(self, note: Note) -> Future[Answer] | None:
         if self._counter.waiting() >= _MANY_WAITING:
@@ -106,18 +113,28 @@ class Shadowing:
             self._let_go(lesson)
 
     def _let_go(self, outcome: Outcome) -> None:
-        self.unkept[outcome.name] += 1
-        if isinstance(outcome, ShadowLesson):
+        if isinstance(outcome, ShadowResult):
+            self.unkept[outcome.name] += 1
+        elif isinstance(outcome, ShadowLesson):
+            self.unkept_lessons[outcome.name] += 1
             self.shadows.unlearn(outcome, again=False)
 
     def _note(self, outcome: Outcome) -> Note:
-        signal, name = self._signals[outcome.name], outcome.name
+        signal, name, owed = self._signals[outcome.name], outcome.name, self._owed[outcome.name]
         if isinstance(outcome, ShadowResult):
             body = _ENCODER.encode(outcome)
-            return Note(signal, outcome.decision_id, outcome.user_id, name, body, agreed=outcome.agrees)
+            decided = Note(signal, outcome.decision_id, outcome.user_id, name, body, agreed=outcome.agrees)
+            return decided._replace(dropped=owed)
         if isinstance(outcome, ShadowDropped):
-            return Note(signal, "", "", name, dropped=sum(outcome.decisions.values()))
+            return Note(signal, "", "", name, dropped=_lost_with(outcome) + owed)
         return Note(signal, "", "", name, memories=_memories(outcome), lesson=outcome.decision_id)
+
+
+def _lost_with(outcome: Outcome) -> int:
+    """How many decisions more are dropped, or have been, where this is not kept."""
+    if isinstance(outcome, ShadowDropped):
+        return sum(outcome.decisions.values())
+    return int(isinstance(outcome, ShadowResult))
 
 
 def unpacked(entry: Entry) -> dict[str, Any]:
@@ -149,9 +166,10 @@ class _Archive:
             return reading.memories([(user_id, shadow)]).get((user_id, shadow))
 
     def decision(self, decision_id: str) -> Logged | None:
+        """One that an app was served: what somebody asked one policy for is nothing to learn from."""
         with self._books.reading() as reading:
             past = reading.decisions([decision_id]).get(decision_id)
-        if past is None:
+        if past is None or not decode(past.entry).source:
             return None
         decision = recalled(past)
         return Logged(decision.user_id, decision.x.astype("<f8").tobytes())

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import ollama
 
 CONNECT_S = 5.0
+# For the whole of the first answer: each piece of one that comes in drops is in time.
+_GREETING_S = 10.0
 _NS_PER_MS = 1e6
 _DAY_NS = 86_400e9
 _FASTEST = 1e6
@@ -177,7 +179,9 @@ class OllamaHost:
         return _completion(parts, request=request, wall_ms=wall_ms, more=_last_line(tail))
 
 
-async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost:
+async def connect(
+    url: str, *, kind: EngineKind, timeout_s: float, greeting_s: float = _GREETING_S
+) -> OllamaHost:
     """The host at that address, once it has answered; EngineUnreachable where nothing does.
 
     A login in the address is used, and shown and kept nowhere.
@@ -187,8 +191,11 @@ async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost
     shown = without_login(url)
     try:
         async with httpx.AsyncClient(timeout=CONNECT_S, trust_env=not is_loopback(url)) as client:
-            reply = await client.get(f"{url}/api/version")
-            version = str(reply.json()["version"]) if reply.is_success else await _unversioned(client, url)
+            version = await asyncio.wait_for(_version(client, url), greeting_s)
+    except asyncio.TimeoutError:
+        raise EngineUnreachable(
+            f"what answers at {shown} does not come to an end within {greeting_s:g} s; check --ollama-url"
+        ) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         reason = str(error) or type(error).__name__
         raise EngineUnreachable(
@@ -200,6 +207,11 @@ async def connect(url: str, *, kind: EngineKind, timeout_s: float) -> OllamaHost
     here = await asyncio.to_thread(this_machine) if local else Machine()
     host = Host(kind=kind, url=shown, version=version, machine=here.name, hardware=here.hardware)
     return OllamaHost(host, timeout_s=timeout_s, login=login_of(url))
+
+
+async def _version(client: httpx.AsyncClient, url: str) -> str:
+    reply = await client.get(f"{url}/api/version")
+    return str(reply.json()["version"]) if reply.is_success else await _unversioned(client, url)
 
 
 async def _unversioned(client: httpx.AsyncClient, url: str) -> str:

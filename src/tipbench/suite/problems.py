@@ -63,7 +63,10 @@ class Problems:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` where a known name is near, else nothing."""
     by_folded = {other.casefold(): other for other in known}
-    near = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    typed = name.casefold()
+    longer = [other for other in by_folded if typed and other.startswith(typed)]
+    # Of a name that was cut short there is no doubt, however far its length is from the whole.
+    near = longer if len(longer) == 1 else get_close_matches(typed, by_folded, n=1, cutoff=0.6)
     return f"; did you mean '{by_folded[near[0]]}'?" if near else ""
 
 

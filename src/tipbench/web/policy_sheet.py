@@ -167,13 +167,22 @@ def _shadow_row(name: str, one: Mapping[str, Any]) -> ShadowRow:
         name=name,
         policy=one["policy"],
         state="on" if one["enabled"] else "off",
-        told="an apprentice: it learns from rewards" if one["apprentice"] else "hears of no reward",
+        told=_told(one),
         agreement=figures.percent(agreement),
         bar=None if agreement is None else round(100 * agreement, 1),
         decisions=one["decisions"],
         dropped=f"{one['dropped']}" + (f" ({reasons} since the start)" if reasons else ""),
         trouble=one["trouble"],
     )
+
+
+def _told(shadow: Mapping[str, Any]) -> str:
+    if not shadow["apprentice"]:
+        return "hears of no reward"
+    seen = shadow.get("learned_since_start")
+    if seen is None:
+        return "an apprentice: it learns from rewards"
+    return f"an apprentice: it has learned from {figures.count(seen, 'reward')} since the start"
 
 
 METRICS = {"reward": "reward", "dismissed": "dismissed", "slow": "slow decisions", "failed": "failures"}

@@ -78,7 +78,7 @@ def the_board(service: Service, *, gates: int = 10) -> PolicyBoard:
     settings, desk = service.config.settings, service.desk
     promotion = _tried(lambda: promoting.status(settings, known=desk.trial), troubles) if serving else None
     found = _tried(lambda: newest_gates(limit=gates), troubles) or Gates()
-    pool = service.desk.now.pool.troubles if serving else {}
+    pool = serving["pool_troubles"] if serving else {}
     return PolicyBoard(
         serving=serving,
         promotion=promotion,
@@ -98,6 +98,8 @@ def why_not(view: GateView, board: PolicyBoard) -> str:
         (policy == in_force, f"{policy} is promoted already."),
         (policy not in NAMES, f"{policy} is not among the policies that are served here."),
         (bool(active.get("on_trial")), f"{in_force} is still on trial."),
+        # Why not stands in its own sentence, which is shown with it.
+        (view.outcome != "passed", "It was not passed, so it promotes nobody."),
     )
     first = next((said for holds, said in objections if holds), "")
     if first:

@@ -160,7 +160,11 @@ class TipDesk:
             running.end_streams()
 
     def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[list[Entry]]:
-        """What follows an entry of the log, as it comes; nothing whenever nothing came for so long."""
+        """What follows an entry of the log, as it comes; nothing whenever nothing came for so long.
+
+        After an entry that the log has not come to it is told from the beginning: that number is of a log
+        that is gone, and whoever has it would hear nothing until this one is as long.
+        """
         return self.now.signals(after=after, quiet_s=quiet_s)
 
 
@@ -253,6 +257,7 @@ class _Open:
         self._wakers = (*self._wakers, waker)
         try:
             waited = 0.0
+            after = after if after <= await asyncio.to_thread(self._last) else 0
             while not self._ended.is_set():
                 waker.event.clear()
                 entries = await asyncio.to_thread(self._entries, after)
@@ -264,6 +269,10 @@ class _Open:
                     await asyncio.sleep(_REST_S)
         finally:
             self._wakers = tuple(one for one in self._wakers if one is not waker)
+
+    def _last(self) -> int:
+        with self.books.reading() as reading:
+            return reading.last_seq()
 
     def _entries(self, after: int) -> list[Entry]:
         with self.books.reading() as reading:

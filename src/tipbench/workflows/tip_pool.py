@@ -282,9 +282,9 @@ class TipPool:
 
     def _ask_engine(self, served: _Served) -> None:
         def keep(scenario: str, texts: tuple[str, ...], error: str | None) -> None:
-            self._keep(served, scenario, texts)
-            if error is not None:
-                self._troubles["engine"] = error
+            kept = self._keep(served, scenario, texts)
+            if error is not None or not kept:
+                self._troubles["engine"] = error or _too_few(served, scenario)
 
         self._troubles.pop("engine", None)
         try:
@@ -305,14 +305,23 @@ class TipPool:
             served.next_try[scenario] = time.monotonic() + _TRY_AGAIN_AT * self._lifetime
             yield scenario
 
-    def _keep(self, served: _Served, scenario: str, texts: tuple[str, ...]) -> None:
-        """Serve them from now on. A single one where more were asked for leaves nothing to choose."""
+    def _keep(self, served: _Served, scenario: str, texts: tuple[str, ...]) -> bool:
+        """Serve them from now on. A single one where more were asked for leaves nothing to choose: False."""
         tips = self._pooled(scenario, texts)
         if len(tips) < min(2, served.filed.shipped.n_tips):
-            return
+            return False
         now = time.monotonic()
         served.next_try[scenario] = now + _RENEW_AT * self._lifetime
         served.fresh[scenario] = _Fresh(tips=tips, until=now + self._lifetime)
+        return True
+
+
+def _too_few(served: _Served, scenario: str) -> str:
+    shipped = served.filed.shipped
+    return (
+        f"{shipped.combination} was asked for {shipped.n_tips} tips for {scenario!r}, and wrote too few that "
+        "differ and can be served; judged ones are served meanwhile, and it is asked again later"
+    )
 
 
 def _next_due(served: _Served, lifetime_s: float) -> str | None:

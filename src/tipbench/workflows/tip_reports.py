@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tipbench.bandit.books import Entry
+    from tipbench.bandit.shadow import ShadowCounts
     from tipbench.workflows.access import Principal
     from tipbench.workflows.service_state import Service
     from tipbench.workflows.tip_desk import TipDesk
@@ -47,7 +48,7 @@ def statistics(desk: TipDesk, policy: str, user_id: str | None) -> dict[str, Any
 
 
 def overview(desk: TipDesk) -> dict[str, Any]:
-    """Every policy, the active one, and the shadows."""
+    """Every policy, the active one, the shadows, and what keeps the shipped tips from being fresh."""
     running = desk.now
     with running.books.reading() as reading:
         found = told(standing(reading, [served.policy for served in running.tips.line_up.all()]))
@@ -55,6 +56,7 @@ def overview(desk: TipDesk) -> dict[str, Any]:
         "active": running.active.told(),
         "policies": {one["policy"]: one for one in found["policies"]},
         "shadows": _shadows(desk, found["shadows"]),
+        "pool_troubles": running.pool.troubles,
     }
 
 
@@ -70,11 +72,31 @@ def _shadows(desk: TipDesk, kept: Sequence[Mapping[str, Any]]) -> dict[str, Any]
             "apprentice": about.apprentice,
             **nothing,
             **by_name.get(name, {}),
-            "dropped_since_start": dict(live[name].dropped) if name in live else {},
-            "trouble": live[name].trouble if name in live else "",
+            **_since_start(desk, name, live.get(name)),
         }
         for name, about in desk.shadow_policies.items()
     }
+
+
+def _since_start(desk: TipDesk, name: str, counts: ShadowCounts | None) -> dict[str, Any]:
+    """What this process has seen of a shadow; nothing of one that does not run."""
+    if counts is None:
+        return {"dropped_since_start": {}, "trouble": ""}
+    shadowing = desk.now.shadowing
+    found: dict[str, Any] = {
+        "dropped_since_start": _with_unkept(counts.dropped, shadowing.unkept[name]),
+        "trouble": counts.trouble,
+    }
+    if counts.apprentice:
+        found["learned_since_start"] = counts.learned
+        lost = _with_unkept(counts.lessons_dropped, shadowing.unkept_lessons[name])
+        found["lessons_dropped_since_start"] = lost
+    return found
+
+
+def _with_unkept(dropped: Mapping[str, int], unkept: int) -> dict[str, int]:
+    """By reason; `unkept` is what there was no time to write down, as too many waited for an answer."""
+    return {**dropped, **({"unkept": unkept} if unkept else {})}
 
 
 def signal_of(entry: Entry) -> dict[str, Any]:

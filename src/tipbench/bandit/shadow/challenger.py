@@ -15,6 +15,7 @@ from tipbench.bandit.shadow.messages import (
     REASONS,
     SLOW,
     STOPPED,
+    UNKNOWN,
     Batch,
     Decide,
     Decided,
@@ -245,7 +246,8 @@ class Challenger:
             raise WorkerLost(BROKEN, "it answered something that it was not asked")
         ask = self._asked.popleft()
         if isinstance(said, Refused):
-            self._tally.drop(ask, said.reason, said.said)
+            # That a reward is for what it was never asked about is no fault of the policy.
+            self._tally.drop(ask, said.reason, "" if said.reason == UNKNOWN else said.said)
             return None
         if said.took_us > self._limits.deadline_s * 1e6:
             self._tally.drop(ask, SLOW, f"a decision took {said.took_us / 1e6:.1f} s")
