@@ -10,9 +10,10 @@ import threading
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from tipbench.bandit.books import SERVE
 from tipbench.bandit.sql_books import TABLES, SqlReading, SqlTransaction, schema
@@ -37,7 +38,10 @@ _SESSION = (
     # A machine that froze in the middle of its turn must not keep the others waiting for ever.
     "SET idle_in_transaction_session_timeout = '60s'",
     "SET client_encoding = 'UTF8'",
+    "SET extra_float_digits = 3",  # numbers come as they were written, whatever the server's default
 )
+# Whoever waited for their turn must see what the last one wrote, whatever the server's default.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class PostgresBooks:
@@ -45,6 +49,7 @@ class PostgresBooks:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._where = _place(url)
         self._me = secrets.token_bytes(8)
         self._writer: Connection[Any] | None = None
         self._idle: list[Connection[Any]] = []
@@ -60,9 +65,7 @@ class PostgresBooks:
 
     @property
     def where(self) -> str:
-        parts = urlsplit(self._url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+        return self._where
 
     def seed(self) -> bytes:
         return self._seed
@@ -126,12 +129,12 @@ class PostgresBooks:
         """The writer's connection with a transaction begun; a new one where the old one has gone away."""
         if self._writer is not None and not self._writer.closed:
             with suppress(psycopg.OperationalError):
-                self._writer.execute("BEGIN")
+                self._writer.execute(_BEGIN)
                 return self._writer
             self._writer.close()
         self._fresh = True
         self._writer = self._connected()
-        self._writer.execute("BEGIN")
+        self._writer.execute(_BEGIN)
         return self._writer
 
     def _open_one(self) -> Connection[Any]:
@@ -181,18 +184,28 @@ class PostgresBooks:
             raise StateUnusable(
                 f"{self.where} keeps its text as {encoding}; make a database with ENCODING 'UTF8'"
             )
-        with db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
-            found = {
-                row[0]
-                for row in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,))
-            }
-            made = db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone()
-            if made is None:
-                _make(db)
-            elif lost := TABLES - found:
-                raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
-            return self._said(db)
+        db.execute(_BEGIN)
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
+        found = {
+            row[0] for row in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,))
+        }
+        made = db.execute(
+            "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s", (SCHEMA,)
+        ).fetchone()
+        if made == (False,):
+            raise StateUnusable(
+                f"the schema {SCHEMA} in {self.where} is somebody else's, who has not granted you its use; "
+                "ask them for it, or name another database in TIPBENCH_TIPS_DB"
+            )
+        if made is None:
+            db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+        if not found:  # where somebody may not make a schema, another may have made an empty one for them
+            _make(db)
+        elif lost := TABLES - found:
+            raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
+        seed = self._said(db)
+        db.execute("COMMIT")
+        return seed
 
     def _said(self, db: Connection[Any]) -> bytes:
         said = {name: bytes(value) for name, value in db.execute("SELECT name, value FROM meta").fetchall()}
@@ -248,8 +261,38 @@ def _in_their_style(statement: str) -> bytes:
     return statement.replace("?", "%s").encode()
 
 
+def _place(url: str) -> str:
+    """The address without who and with which password.
+
+    An address in which a password's odd character ends it too early has the rest of the password in the place
+    of a host, a port or a database: nothing of such a one is ever shown, nor what the driver says about it.
+    """
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    except (psycopg.Error, UnicodeError):
+        raise _unreadable() from None
+    hosts, ports = (parts.get(name, "").split(",") for name in ("host", "port"))
+    database = parts.get("dbname", "")
+    if "@" in database + "".join(hosts) or not all(port.isdecimal() for port in ports if port):
+        raise _unreadable()
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    places = (f"{_host(host)}:{port}".rstrip(":") for host, port in zip(hosts, ports, strict=False))
+    return f"postgresql://{','.join(places)}/{database}"
+
+
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else quote(name, safe="")  # a folder is the place of a socket
+
+
+def _unreadable() -> StateUnusable:
+    return StateUnusable(
+        "TIPBENCH_TIPS_DB cannot be read as the address of a PostgreSQL database; write "
+        "postgresql://user:password@host:port/database, with odd characters by their numbers (%40 for @, "
+        "%2F for /, %25 for %, %20 for a space), and behind a ? only what PostgreSQL knows"
+    )
+
+
 def _make(db: Connection[Any]) -> None:
-    db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     kinds = {"text": 'TEXT COLLATE "C"', "whole": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA"}
     by_id = f"CREATE UNIQUE INDEX log_served ON log (decision_id) WHERE signal = '{SERVE}'"
     for statement in (*schema(**kinds, clustered=""), by_id):
