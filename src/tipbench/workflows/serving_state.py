@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -86,7 +87,17 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
 
     with opened() as books:
         if path is None:
+            if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal's character set is not for data
+                sys.stdout.reconfigure(encoding="utf-8", errors="strict")
             sys.stdout.writelines(lines(books))
+            sys.stdout.flush()  # what is counted is written
         else:
-            write_pieces(path, lines(books))
+            _write(path, lines(books))
     return counted - (form == "csv")
+
+
+def _write(path: Path, lines: Iterator[str]) -> None:
+    try:
+        write_pieces(path, lines)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}); give another --out") from None
