@@ -17,7 +17,7 @@ from tipbench.bandit.asks import Reset
 from tipbench.bandit.opening import open_books as open_at
 from tipbench.bandit.postgres_books import SCHEMA, PostgresBooks
 from tipbench.bandit.sqlite_books import SqliteBooks
-from tipbench.errors import BadInput, BadState, StateUnusable
+from tipbench.errors import BadInput, BadState, NotFound, StateUnusable
 from tips_world import decided, make_tips, one, only, reward, score, seen, told
 
 if TYPE_CHECKING:
@@ -308,6 +308,31 @@ def set_default(url: str, name: str, value: str) -> None:
     """Have every connection to this database begin with a setting of its own."""
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET {name} = '{value}'".encode())
+
+
+def test_who_only_looks_makes_nothing(location: str, open_books: OpenBooks) -> None:
+    """A place without books is said to be one, and stays as it is; where there are some they are opened."""
+    for _ in range(2):
+        with pytest.raises(NotFound, match="served"):
+            open_at(location, make=False)
+    seed = open_books().seed()
+    found = open_at(location, make=False)
+    assert found.seed() == seed
+    found.close()
+
+
+def test_only_our_own_tables_are_swept(cluster: Cluster) -> None:
+    """A database may be shared with other programs, whose tables may be large."""
+    url = cluster.new_database()
+    books = PostgresBooks(url)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE theirs AS SELECT 1 AS a")
+        assert not books.shrink()
+        swept = "SELECT relname FROM pg_class WHERE relallvisible > 0"
+        assert ("theirs",) not in db.execute(swept).fetchall()
+        db.execute("VACUUM theirs")
+        assert ("theirs",) in db.execute(swept).fetchall()
+    books.close()
 
 
 def test_a_schema_that_is_not_whole_is_named(cluster: Cluster) -> None:

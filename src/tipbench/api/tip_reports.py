@@ -54,17 +54,21 @@ class ResetAnswer(BaseModel):
 
 
 @router.get("/stats")
-def stats(service: TheService, _who: Caller) -> dict[str, Any]:
-    """Every policy in short, the active one, and the shadows."""
-    return overview(service.desk)
+def stats(service: TheService, _who: Caller, user_id: UserId = None) -> dict[str, Any]:
+    """Every policy in short, overall or with one user, the active one, and the shadows."""
+    return overview(service.desk, _checked(user_id))
 
 
 @router.get("/stats/{policy:path}")
 def stats_of(service: TheService, _who: Caller, policy: str, user_id: UserId = None) -> dict[str, Any]:
     """How a policy fares, overall or with one user, its weights, and how often shadows agreed."""
+    return statistics(service.desk, policy_of(policy), _checked(user_id))
+
+
+def _checked(user_id: str | None) -> str | None:
     if user_id is not None and "\0" in user_id:
         raise BadFields({"user_id": "holds a NUL character; leave it out"})
-    return statistics(service.desk, policy_of(policy), user_id)
+    return user_id
 
 
 @router.post("/reset")

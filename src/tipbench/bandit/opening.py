@@ -6,27 +6,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipbench.bandit.sqlite_books import SqliteBooks
-from tipbench.errors import BadInput, StateUnusable
+from tipbench.errors import BadInput, NotFound, StateUnusable
 
 if TYPE_CHECKING:
     from tipbench.bandit.books import Books
 
 
-def open_books(location: str) -> Books:
-    """The books at this place, made where there are none yet."""
+def open_books(location: str, *, make: bool = True) -> Books:
+    """The books at this place. Where there are none yet they are made; without `make` that is NotFound."""
     if location.startswith(("postgresql://", "postgres://")):
-        return _in_postgres(location)
+        return _in_postgres(location, make=make)
     if "://" in location:
         scheme = location.partition(":")[0]
         raise BadInput(f"state cannot be kept in {scheme}: name a file, or a postgresql:// address")
+    if not make and not Path(location).expanduser().exists():
+        raise NotFound(f"{location} is not there: no tip has been served with this home yet")
     return SqliteBooks(Path(location))
 
 
-def _in_postgres(url: str) -> Books:
+def _in_postgres(url: str, *, make: bool) -> Books:
     try:
         from tipbench.bandit.postgres_books import PostgresBooks  # noqa: PLC0415 - its driver is an extra
     except ImportError:
         raise StateUnusable(
             "state in PostgreSQL needs psycopg; install it with: pip install 'tipbench[postgres]'"
         ) from None
-    return PostgresBooks(url)
+    return PostgresBooks(url, make=make)

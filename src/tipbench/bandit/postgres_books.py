@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tipbench.bandit.books import SERVE
 from tipbench.bandit.sql_books import TABLES, SqlReading, SqlTransaction, schema
-from tipbench.errors import StateUnusable
+from tipbench.errors import NotFound, StateUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 class PostgresBooks:
     """The schema is made when it is first opened. One that is not whole is an error, never made again."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, make: bool = True) -> None:
         self._url = url
         self._where = _place(url)
         self._me = secrets.token_bytes(8)
@@ -59,7 +59,7 @@ class PostgresBooks:
         with self._told():
             db = self._connected()
             try:
-                self._seed = self._checked(db)
+                self._seed = self._checked(db, make=make)
             finally:
                 db.close()
 
@@ -112,7 +112,9 @@ class PostgresBooks:
         with self._told():
             db = self._connected()
             try:
-                db.execute("VACUUM")
+                db.execute(
+                    f"VACUUM {', '.join(sorted(TABLES))}".encode()
+                )  # others' tables are not ours to sweep
             finally:
                 db.close()
         return False
@@ -177,7 +179,7 @@ class PostgresBooks:
             raise
         return db
 
-    def _checked(self, db: Connection[Any]) -> bytes:
+    def _checked(self, db: Connection[Any], *, make: bool) -> bytes:
         """The seed, once the schema is there and whole."""
         encoding = db.info.parameter_status("server_encoding")
         if encoding != "UTF8":
@@ -186,26 +188,30 @@ class PostgresBooks:
             )
         db.execute(_BEGIN)
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
-        found = {
-            row[0] for row in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,))
-        }
-        made = db.execute(
-            "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s", (SCHEMA,)
-        ).fetchone()
-        if made == (False,):
-            raise StateUnusable(
-                f"the schema {SCHEMA} in {self.where} is somebody else's, who has not granted you its use; "
-                "ask them for it, or name another database in TIPBENCH_TIPS_DB"
-            )
-        if made is None:
-            db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
-        if not found:  # where somebody may not make a schema, another may have made an empty one for them
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+        found = {name for (name,) in db.execute(tables, (SCHEMA,))}
+        if not found and not make:
+            raise NotFound(f"{self.where} holds no tips: none has been served from it yet")
+        self._see_to_schema(db)
+        if not found:
             _make(db)
         elif lost := TABLES - found:
             raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
         seed = self._said(db)
         db.execute("COMMIT")
         return seed
+
+    def _see_to_schema(self, db: Connection[Any]) -> None:
+        """Where somebody may not make it, another may have made an empty one for them."""
+        granted = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
+        may_use = db.execute(granted, (SCHEMA,)).fetchone()
+        if may_use is None:
+            db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+        elif not may_use[0]:
+            raise StateUnusable(
+                f"the schema {SCHEMA} in {self.where} is somebody else's, who has not granted you its use; "
+                "ask them for it, or name another database in TIPBENCH_TIPS_DB"
+            )
 
     def _said(self, db: Connection[Any]) -> bytes:
         said = {name: bytes(value) for name, value in db.execute("SELECT name, value FROM meta").fetchall()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tipbench.bandit import log_export, policies, upkeep
 from tipbench.bandit.opening import open_books
 from tipbench.bandit.standing import standing
-from tipbench.errors import BadInput, NotFound
+from tipbench.errors import BadInput
 from tipbench.settings import home
 from tipbench.workflows.whole_files import check_free, write_pieces
 
@@ -39,10 +39,7 @@ def location(folder: Path | None = None) -> str:
 @contextmanager
 def opened(*, must_exist: bool = True) -> Iterator[Books]:
     """The books; NotFound where nothing has been served yet, rather than making them."""
-    place = location()
-    if must_exist and "://" not in place and not Path(place).expanduser().exists():
-        raise NotFound(f"{place} is not there: no tip has been served with this home yet")
-    books = open_books(place)
+    books = open_books(location(), make=not must_exist)
     try:
         yield books
     finally:
