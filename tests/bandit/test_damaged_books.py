@@ -335,6 +335,24 @@ def test_only_our_own_tables_are_swept(cluster: Cluster) -> None:
     books.close()
 
 
+def test_a_session_that_has_lost_its_settings_does_no_harm(cluster: Cluster) -> None:
+    """Behind a pooler every transaction may be in a session of its own: none relies on the one before."""
+    url = cluster.new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE meta (name TEXT, value BYTEA)")
+    books = PostgresBooks(url)
+    tips = make_tips(books)
+    for number in range(12):  # the driver prepares what comes often
+        told(tips, reward(decided(tips, score("anna", f"q{number}"))))
+        assert seen(books, "anna") == number + 1
+        for session in (books._writer, *books._idle):
+            assert session is not None
+            session.execute("RESET ALL")
+    with psycopg.connect(url, autocommit=True) as db:
+        assert db.execute("SELECT * FROM meta").fetchall() == []
+    books.close()
+
+
 def test_a_schema_that_is_not_whole_is_named(cluster: Cluster) -> None:
     """Tables that were lost are not made again; a newer schema is left alone; so is another encoding."""
     for statement, says in (

@@ -31,17 +31,18 @@ SCHEMA = "tipbench_tips"
 _VERSION = 1
 _TURN = 0x5449_5053_0001  # the advisory lock; its number is only ours within a database of ours
 _MOST_IDLE = 4
-_SESSION = (
-    f"SET search_path = {SCHEMA}",
-    "SET synchronous_commit = on",  # acknowledged is durable, whatever the server's default
-    "SET lock_timeout = '30s'",
+# With every transaction, in one round trip: behind a pooler the next one may be in another session.
+_SETTINGS = (
+    f"SET LOCAL search_path = {SCHEMA}",
+    "SET LOCAL synchronous_commit = on",  # acknowledged is durable, whatever the server's default
+    "SET LOCAL lock_timeout = '30s'",
     # A machine that froze in the middle of its turn must not keep the others waiting for ever.
-    "SET idle_in_transaction_session_timeout = '60s'",
-    "SET client_encoding = 'UTF8'",
-    "SET extra_float_digits = 3",  # numbers come as they were written, whatever the server's default
+    "SET LOCAL idle_in_transaction_session_timeout = '60s'",
+    "SET LOCAL extra_float_digits = 3",  # numbers come as they were written, whatever the server's default
 )
 # Whoever waited for their turn must see what the last one wrote, whatever the server's default.
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_WRITING = "; ".join(("BEGIN ISOLATION LEVEL READ COMMITTED", *_SETTINGS))
+_READING = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *_SETTINGS))
 
 
 class PostgresBooks:
@@ -109,12 +110,11 @@ class PostgresBooks:
         """The server sees to it by itself."""
 
     def shrink(self) -> bool:
+        ours = ", ".join(f"{SCHEMA}.{table}" for table in sorted(TABLES))  # others' are not ours to sweep
         with self._told():
             db = self._connected()
             try:
-                db.execute(
-                    f"VACUUM {', '.join(sorted(TABLES))}".encode()
-                )  # others' tables are not ours to sweep
+                db.execute(f"VACUUM {ours}".encode())
             finally:
                 db.close()
         return False
@@ -131,23 +131,22 @@ class PostgresBooks:
         """The writer's connection with a transaction begun; a new one where the old one has gone away."""
         if self._writer is not None and not self._writer.closed:
             with suppress(psycopg.OperationalError):
-                self._writer.execute(_BEGIN)
+                self._writer.execute(_WRITING, prepare=False)
                 return self._writer
             self._writer.close()
         self._fresh = True
         self._writer = self._connected()
-        self._writer.execute(_BEGIN)
+        self._writer.execute(_WRITING, prepare=False)
         return self._writer
 
     def _open_one(self) -> Connection[Any]:
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         while self._idle:
             with suppress(psycopg.OperationalError, IndexError):
                 db = self._idle.pop()
-                db.execute(begin)
+                db.execute(_READING, prepare=False)
                 return db
         db = self._connected()
-        db.execute(begin)
+        db.execute(_READING, prepare=False)
         return db
 
     def _take_turn(self, db: Connection[Any]) -> bool:
@@ -163,21 +162,16 @@ class PostgresBooks:
         return True
 
     def _connected(self) -> Connection[Any]:
-        db = psycopg.connect(
+        return psycopg.connect(
             self._url,
             autocommit=True,
+            client_encoding="UTF8",
             connect_timeout=10,
             keepalives_idle=10,
             keepalives_interval=5,
             keepalives_count=3,
+            tcp_user_timeout=30_000,  # ms; the others do not count while an answer is waited for
         )
-        try:
-            for statement in _SESSION:
-                db.execute(statement)
-        except BaseException:
-            db.close()
-            raise
-        return db
 
     def _checked(self, db: Connection[Any], *, make: bool) -> bytes:
         """The seed, once the schema is there and whole."""
@@ -186,7 +180,7 @@ class PostgresBooks:
             raise StateUnusable(
                 f"{self.where} keeps its text as {encoding}; make a database with ENCODING 'UTF8'"
             )
-        db.execute(_BEGIN)
+        db.execute(_WRITING, prepare=False)
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
         found = {name for (name,) in db.execute(tables, (SCHEMA,))}
