@@ -15,6 +15,7 @@ from tipbench.api.access import GuardedRoute, Need, TheService
 from tipbench.api.errors import BadFields, documented
 from tipbench.api.fields import Strict
 from tipbench.bandit.books import Entry
+from tipbench.errors import Unavailable
 from tipbench.workflows.access import NotAllowed, Principal
 from tipbench.workflows.service_state import is_exposed
 from tipbench.workflows.tip_reports import forget, overview, policy_of, signal_of, statistics
@@ -101,20 +102,27 @@ async def signals(
     """
     seen = int(last_event_id) if re.fullmatch(r"[0-9]{1,18}", last_event_id) else after
     await service.desk.opened()
+    pages = await service.desk.signals(after=seen, quiet_s=_QUIET_S)
     return StreamingResponse(
-        _stream(service.desk.signals(after=seen, quiet_s=_QUIET_S), seen),
+        _stream(pages, seen),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
 async def _stream(pages: AsyncIterator[list[Entry]], seen: int) -> AsyncIterator[str]:
-    """In pieces of many messages: each piece takes far longer to send than a message takes to make."""
+    """In pieces of many messages: each piece takes far longer to send than a message takes to make.
+
+    A log that cannot be read any more ends it: readers come back by themselves, with what they saw last.
+    """
     yield f"retry: {_RETRY_MS}\n\n"
-    async for page in pages:
-        missed = _gap(seen, page[0].seq) if page and 0 < seen < page[0].seq - 1 else ""
-        yield missed + "".join(map(_message, page)) or ": quiet\n\n"
-        seen = page[-1].seq if page else seen
+    try:
+        async for page in pages:
+            missed = _gap(seen, page[0].seq) if page and 0 < seen < page[0].seq - 1 else ""
+            yield missed + "".join(map(_message, page)) or ": quiet\n\n"
+            seen = page[-1].seq if page else seen
+    except Unavailable as error:
+        yield f": {error}\n\n"
 
 
 def _gap(seen: int, following: int) -> str:

@@ -159,9 +159,14 @@ class TipDesk:
         if running is not None:
             running.end_streams()
 
-    def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[list[Entry]]:
-        """What follows an entry of the log, as it comes; nothing whenever nothing came for so long."""
-        return self.now.signals(after=after, quiet_s=quiet_s)
+    async def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[list[Entry]]:
+        """What follows an entry of the log, as it comes; nothing whenever nothing came for so long.
+
+        Where the log cannot be read that is raised at once, before anything is said.
+        """
+        running = self.now
+        await asyncio.to_thread(running.last_seq)
+        return running.signals(after=after, quiet_s=quiet_s)
 
 
 class _Waker(NamedTuple):
@@ -264,6 +269,10 @@ class _Open:
                     await asyncio.sleep(_REST_S)
         finally:
             self._wakers = tuple(one for one in self._wakers if one is not waker)
+
+    def last_seq(self) -> int:
+        with self.books.reading() as reading:
+            return reading.last_seq()
 
     def _entries(self, after: int) -> list[Entry]:
         with self.books.reading() as reading:
