@@ -388,6 +388,21 @@ def test_a_connection_that_was_lost_is_made_again(cluster: Cluster) -> None:
     books.close()
 
 
+@pytest.mark.parametrize(
+    "location",
+    ["host=db dbname=tips password=very-secret", "postgresql:/me:very-secret@db/tips", "postgres:tips"],
+)
+def test_what_is_nearly_an_address_is_no_file(
+    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several machines would each have a file of their own, with the password for a name."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="write it as postgresql://") as failed:
+        open_at(location)
+    assert "very-secret" not in str(failed.value)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_place_of_another_kind_is_refused() -> None:
     """An address that is neither a file nor PostgreSQL's says what there is."""
     with pytest.raises(BadInput, match="mysql"):

@@ -64,6 +64,9 @@ def test_an_export_goes_to_a_file_or_a_pipe(served: Books, tmp_path: Path) -> No
     assert tipbench("bandit", "export", "--format", "csv", "--out", str(out)).code == 2
     piped = tipbench("bandit", "export", "--policy", "egreedy")
     assert [json.loads(line)["pscore"] > 0 for line in piped.out.splitlines()] == [True, True]
+    nobodys = tipbench("bandit", "export", "--policy", "egreedy/v2")
+    assert (nobodys.code, nobodys.out, "egreedy-v2" in nobodys.err) == (2, "", True)
+    assert "0 decisions" in tipbench("bandit", "export", "--policy", "linucb").err
 
 
 ODD_IDS = ["a,b", 'a"b', "a\nb", "a\rb", "a\r\nb", "\u2028 ünï 😀", " =1+1 ", "\x0b\x1c\x85", "NULL"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from tipbench.errors import BadInput, NotFound, StateUnusable
 if TYPE_CHECKING:
     from tipbench.bandit.books import Books
 
+_ALMOST = re.compile(
+    r"\s*(postgres(ql)?:|(host|hostaddr|port|dbname|user|password|service)\s*=)", re.IGNORECASE
+)
+
 
 def open_books(location: str, *, make: bool = True) -> Books:
     """The books at this place. Where there are none yet they are made; without `make` that is NotFound."""
@@ -19,6 +24,11 @@ def open_books(location: str, *, make: bool = True) -> Books:
     if "://" in location:
         scheme = location.partition(":")[0]
         raise BadInput(f"state cannot be kept in {scheme}: name a file, or a postgresql:// address")
+    if _ALMOST.match(location):  # as a file it would be this machine's alone, and have a password for a name
+        raise BadInput(
+            "the place of the state looks like PostgreSQL's, but not like an address; write it as "
+            "postgresql://user:password@host:port/database"
+        )
     if not make and not Path(location).expanduser().exists():
         raise NotFound(f"{location} is not there: no tip has been served with this home yet")
     return SqliteBooks(Path(location))

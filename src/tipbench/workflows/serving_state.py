@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tipbench.bandit import log_export, policies, upkeep
 from tipbench.bandit.opening import open_books
 from tipbench.bandit.standing import standing
-from tipbench.errors import BadInput
+from tipbench.errors import BadInput, NotFound
 from tipbench.settings import home
 from tipbench.workflows.whole_files import check_free, write_pieces
 
@@ -83,6 +83,8 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
             yield line
 
     with opened() as books:
+        if policy:
+            _check_known(books, policy)
         if path is None:
             if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal's character set is not for data
                 sys.stdout.reconfigure(encoding="utf-8", errors="strict")
@@ -91,6 +93,14 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
         else:
             _write(path, lines(books))
     return counted - (form == "csv")
+
+
+def _check_known(books: Books, policy: str) -> None:
+    """An export of nobody's decisions would look like one of a policy that made none."""
+    with books.reading() as reading:
+        known = {total.policy for total in reading.totals()} | set(policies.NAMES)
+    if policy not in known:
+        raise NotFound(f"no decision was ever made by {policy!r}; there are {', '.join(sorted(known))}")
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:
