@@ -18,10 +18,12 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 
 from tipbench import api, web
+from tipbench.bandit.opening import check_place
 from tipbench.compare.figures import count
 from tipbench.errors import BadInput, Interrupted, TipbenchError, Unavailable
 from tipbench.workflows.access import COOKIE, NotAllowed, check_fetch_site, check_host, check_origin
 from tipbench.workflows.service_state import Service, is_exposed, now_ms
+from tipbench.workflows.serving_state import location
 from tipbench.workflows.tokens import create_first_token, os_user
 
 if TYPE_CHECKING:
@@ -199,6 +201,7 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
     """Serve until stopped. The first start makes an admin token and shows it once."""
     # The addresses that may be reached are on a list; where one of them leads to is not.
     os.environ.setdefault("MLFLOW_ALLOW_HTTP_REDIRECTS", "false")
+    check_place(location())  # what can be no place for the tips is told now, not to everybody who asks
     service = Service(config)
     check_reach(config.host, exposed=exposed, has_token=bool(service.store.tokens.list()))
     with _listening(config) as listening:

@@ -184,6 +184,9 @@ def test_statistics_name_every_weight(service: TipService, route: str) -> None:
     for number in range(4):
         service.reward(service.score(route, user, request_id=f"s{number}"), reward=number / 4)
     mine, all_ = service.get(f"/stats/{route}", user_id=user), service.get(f"/stats/{route}")
+    every = service.get("/stats", user_id=user)
+    assert (every["user_id"], every["policies"][mine["policy"]]["rewards"]) == (user, mine["rewards"])
+    assert every["policies"][mine["policy"]]["weights"] == mine["weights"]
     names = FEATURES[FEATURE_SET[route]].names
     assert (mine["decisions"], mine["rewards"], mine["mean_reward"]) == (4, 4, pytest.approx(0.375))
     assert mine["exploration_share"] == mine["explored"] / 4

@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psycopg
 import pytest
 
 from postgres_cluster import running_cluster
@@ -25,7 +26,7 @@ from tipbench.store import Store
 from tips_world import make_tips, one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from postgres_cluster import Cluster
@@ -204,8 +205,8 @@ def test_damaged_state_is_named_and_keeps_nobody_from_the_pages(tmp_path: Path) 
     assert path.read_bytes() == was
 
 
-def alone(home: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tipbench", "serve", "--port", "0", *ONLY_TIPS]
+def alone(home: Path, arguments: Sequence[str] = ONLY_TIPS, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tipbench", "serve", "--port", "0", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, env=environment(home, **env)
     )
@@ -243,14 +244,47 @@ def test_two_services_in_one_postgres_are_one(tmp_path: Path, cluster: Cluster) 
 
 
 def test_a_database_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
-    """The command for tips alone ends with a sentence; so does an address of another kind."""
+    """The command for tips alone ends with a sentence; at an address of another kind, all of it does."""
     ended = alone(tmp_path / "home", TIPBENCH_TIPS_DB="postgresql://tips:not-secret@127.0.0.1:9/tips")
     assert ended.returncode == 3
     assert "127.0.0.1" in ended.stderr
     assert "not-secret" not in ended.stderr
     assert "Traceback" not in ended.stderr
-    wrong = alone(tmp_path / "home", TIPBENCH_TIPS_DB="mysql://somewhere/tips")
-    assert (wrong.returncode, "postgresql://" in wrong.stderr) == (2, True)
+    for arguments in (ONLY_TIPS, ()):
+        wrong = alone(tmp_path / "home", arguments, TIPBENCH_TIPS_DB="mysql://somewhere/tips")
+        assert (wrong.returncode, "postgresql://" in wrong.stderr) == (2, True)
+
+
+def test_a_database_that_goes_away_and_comes_back(tmp_path: Path, cluster: Cluster) -> None:
+    """Meanwhile everybody is told 503 and why, and streams end; then all goes on, with nothing lost."""
+    url = cluster.new_database()
+    name = url.rpartition("/")[2]
+    with (
+        serving(tmp_path / "home", *ONLY_TIPS, TIPBENCH_TIPS_DB=url) as service,
+        psycopg.connect(cluster.url("postgres"), autocommit=True) as db,
+    ):
+        made = service.score(request_id="before")
+        with service.client.stream("GET", "/signals") as streamed:
+            lines = streamed.iter_lines()
+            assert "id: 1" in iter(lines.__next__, "event: serve")
+            db.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+            db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            assert any(line.startswith(f": postgresql://127.0.0.1:{cluster.port}") for line in lines)
+        for answer in (
+            service.reward(made),
+            service.score(request_id="during"),
+            service.client.get("/stats"),
+            service.client.get("/signals"),
+        ):
+            assert answer.status_code == 503, answer.text
+            assert f"127.0.0.1:{cluster.port}/{name} cannot be used" in answer.json()["error"]["message"]
+        assert service.get("/health") == {"status": "ok"}
+        db.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
+        assert service.reward(made).json()["learned"]
+        assert service.score(request_id="before").content == made.content
+        with service.client.stream("GET", "/signals") as streamed:
+            assert "id: 1" in streamed.iter_lines()
+        assert service.errors.read_text() == ""
 
 
 def test_what_was_served_is_exported_with_its_propensities(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
+import threading
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -14,8 +17,8 @@ from tipbench.bandit.asks import Reset
 from tipbench.bandit.opening import open_books as open_at
 from tipbench.bandit.postgres_books import SCHEMA, PostgresBooks
 from tipbench.bandit.sqlite_books import SqliteBooks
-from tipbench.errors import BadInput, BadState, StateUnusable
-from tips_world import decided, make_tips, one, reward, score, seen, told
+from tipbench.errors import BadInput, BadState, NotFound, StateUnusable
+from tips_world import decided, make_tips, one, only, reward, score, seen, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,6 +214,145 @@ def test_postgres_that_is_away_is_named_without_its_password(tmp_path: Path) -> 
     assert "very-secret" not in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    "password", ["very/secret", "very@secret", "very%secret", "very secret", "%ffsecret"]
+)
+def test_an_address_that_a_password_cuts_short_is_refused_without_it(password: str) -> None:
+    """The rest of it stands where a host, a port or a database is looked for: none of that is shown."""
+    with pytest.raises(StateUnusable, match=r"TIPBENCH_TIPS_DB .*%40 for @") as failed:
+        PostgresBooks(f"postgresql://me:{password}@127.0.0.1:1/nothing")
+    assert not {"very", "secret"} & {*re.findall("[a-z]+", str(failed.value))}
+
+
+@pytest.mark.parametrize("password", ["very#secret", "very?secret", "very[secret", "very]secret"])
+def test_odd_characters_that_postgres_takes_are_taken(password: str) -> None:
+    """What its own tools read as a password is one."""
+    with pytest.raises(StateUnusable, match=r"//127\.0\.0\.1:1/nothing cannot be used") as failed:
+        PostgresBooks(f"postgresql://me:{password}@127.0.0.1:1/nothing")
+    assert not {"very", "secret"} & {*re.findall("[a-z]+", str(failed.value))}
+
+
+def test_an_address_may_name_several_servers_or_a_socket(cluster: Cluster) -> None:
+    """Whichever of them answers is used; people are told of all."""
+    url = cluster.new_database()
+    name = url.rpartition("/")[2]
+    folder = quote(str(cluster.folder), safe="")
+    for hosts in (f"127.0.0.1:1,127.0.0.1:{cluster.port}", f"{folder}:{cluster.port}"):
+        books = PostgresBooks(f"postgresql://tipbench:not-secret@{hosts}/{name}")
+        assert books.where == f"postgresql://{hosts}/{name}"
+        books.close()
+    by_options = f"postgresql:///{name}?host=127.0.0.1&port={cluster.port}&user=tipbench&password=not-secret"
+    assert PostgresBooks(by_options).where == f"postgresql://127.0.0.1:{cluster.port}/{name}"
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_turns_are_taken_under_any_default_isolation(cluster: Cluster, level: str) -> None:
+    """Whoever waited sees what the one before wrote: the server's default is not what decides it."""
+    url = cluster.new_database()
+    set_default(url, "default_transaction_isolation", level)
+    places = [PostgresBooks(url) for _ in range(2)]
+    answers: list[object] = []
+
+    def serve(books: Books, name: str) -> None:
+        tips = make_tips(books)
+        for number in range(20):
+            (made,) = tips.run([score("anna", f"{name}{number}")])
+            answers.extend(tips.run([reward(made)]) if isinstance(made, ScoreReply) else [made])
+
+    threads = [threading.Thread(target=serve, args=(books, f"{n}-")) for n, books in enumerate(places)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(told.learned for told in only(RewardReply, answers))
+    assert seen(places[0], "anna") == len(answers) == 40
+    for books in places:
+        books.close()
+
+
+def test_numbers_come_back_whole_under_any_default(cluster: Cluster) -> None:
+    """A server that is set up to round what it shows, as those before PostgreSQL 12 did, does not here."""
+    url = cluster.new_database()
+    set_default(url, "extra_float_digits", "0")
+    books = PostgresBooks(url)
+    tips = make_tips(books)
+    told(tips, reward(decided(tips), event="rated", worth=0.12345678901234567))
+    with books.reading() as reading:
+        (past,) = reading.served(after=0, limit=9)
+        assert past.outcome is not None
+        assert past.outcome.reward == reading.totals()[0].reward_sum == 0.12345678901234567
+    books.close()
+
+
+def test_whose_schema_it_is_decides_who_may_use_it(cluster: Cluster) -> None:
+    """Who may not look into it is told so, not that it is damaged; an empty one is filled."""
+    url = cluster.new_database()
+    name = f"app_{url.rpartition('/')[2]}"
+    mine = url.replace("tipbench:not-secret@", f"{name}:pass@")
+    PostgresBooks(url).close()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'pass'".encode())
+        with pytest.raises(StateUnusable, match=r"somebody else's, who has not granted") as failed:
+            PostgresBooks(mine)
+        assert "damaged" not in str(failed.value)
+        db.execute(f"DROP SCHEMA {SCHEMA} CASCADE".encode())
+        with pytest.raises(StateUnusable, match="permission denied for database"):
+            PostgresBooks(mine)
+        db.execute(f"CREATE SCHEMA {SCHEMA} AUTHORIZATION {name}".encode())
+    books = PostgresBooks(mine)
+    assert decided(make_tips(books)).propensities
+    books.close()
+
+
+def set_default(url: str, name: str, value: str) -> None:
+    """Have every connection to this database begin with a setting of its own."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {url.rpartition('/')[2]} SET {name} = '{value}'".encode())
+
+
+def test_who_only_looks_makes_nothing(location: str, open_books: OpenBooks) -> None:
+    """A place without books is said to be one, and stays as it is; where there are some they are opened."""
+    for _ in range(2):
+        with pytest.raises(NotFound, match="served"):
+            open_at(location, make=False)
+    seed = open_books().seed()
+    found = open_at(location, make=False)
+    assert found.seed() == seed
+    found.close()
+
+
+def test_only_our_own_tables_are_swept(cluster: Cluster) -> None:
+    """A database may be shared with other programs, whose tables may be large."""
+    url = cluster.new_database()
+    books = PostgresBooks(url)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE theirs AS SELECT 1 AS a")
+        assert not books.shrink()
+        swept = "SELECT relname FROM pg_class WHERE relallvisible > 0"
+        assert ("theirs",) not in db.execute(swept).fetchall()
+        db.execute("VACUUM theirs")
+        assert ("theirs",) in db.execute(swept).fetchall()
+    books.close()
+
+
+def test_a_session_that_has_lost_its_settings_does_no_harm(cluster: Cluster) -> None:
+    """Behind a pooler every transaction may be in a session of its own: none relies on the one before."""
+    url = cluster.new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE meta (name TEXT, value BYTEA)")
+    books = PostgresBooks(url)
+    tips = make_tips(books)
+    for number in range(12):  # the driver prepares what comes often
+        told(tips, reward(decided(tips, score("anna", f"q{number}"))))
+        assert seen(books, "anna") == number + 1
+        for session in (books._writer, *books._idle):
+            assert session is not None
+            session.execute("RESET ALL")
+    with psycopg.connect(url, autocommit=True) as db:
+        assert db.execute("SELECT * FROM meta").fetchall() == []
+    books.close()
+
+
 def test_a_schema_that_is_not_whole_is_named(cluster: Cluster) -> None:
     """Tables that were lost are not made again; a newer schema is left alone; so is another encoding."""
     for statement, says in (
@@ -244,6 +386,21 @@ def test_a_connection_that_was_lost_is_made_again(cluster: Cluster) -> None:
     assert isinstance(answers[-1], RewardReply)
     assert seen(books, "anna") == 1
     books.close()
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["host=db dbname=tips password=very-secret", "postgresql:/me:very-secret@db/tips", "postgres:tips"],
+)
+def test_what_is_nearly_an_address_is_no_file(
+    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several machines would each have a file of their own, with the password for a name."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="write it as postgresql://") as failed:
+        open_at(location)
+    assert "very-secret" not in str(failed.value)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_place_of_another_kind_is_refused() -> None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from command import tipbench
+from command import TIPBENCH, tipbench
 from on_terminal import on_terminal
 from tipbench.bandit.sqlite_books import SqliteBooks
 from tips_world import Clock, decided, make_tips, reward, score, seen, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tipbench.bandit.books import Books
+
+
+FULL = Path("/dev/full")
 
 
 @pytest.fixture
@@ -59,6 +64,54 @@ def test_an_export_goes_to_a_file_or_a_pipe(served: Books, tmp_path: Path) -> No
     assert tipbench("bandit", "export", "--format", "csv", "--out", str(out)).code == 2
     piped = tipbench("bandit", "export", "--policy", "egreedy")
     assert [json.loads(line)["pscore"] > 0 for line in piped.out.splitlines()] == [True, True]
+    nobodys = tipbench("bandit", "export", "--policy", "egreedy/v2")
+    assert (nobodys.code, nobodys.out, "egreedy-v2" in nobodys.err) == (2, "", True)
+    assert "0 decisions" in tipbench("bandit", "export", "--policy", "linucb").err
+
+
+ODD_IDS = ["a,b", 'a"b', "a\nb", "a\rb", "a\r\nb", "\u2028 ünï 😀", " =1+1 ", "\x0b\x1c\x85", "NULL"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_odd_ids_come_out_as_they_went_in(
+    fresh_home: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends a line elsewhere, and whatever characters a terminal has: a row is a decision."""
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    books = SqliteBooks(fresh_home / "tips.db")
+    tips = make_tips(books)
+    for odd in ODD_IDS:
+        told(tips, reward(decided(tips, score(odd, odd)), event=odd, worth=1 / 3))
+    books.close()
+    command = [*TIPBENCH, "bandit", "export", "--format"]
+    table, lines = (
+        subprocess.run([*command, form], capture_output=True, check=True, timeout=60).stdout.decode()
+        for form in ("csv", "jsonl")
+    )
+    rows = [*csv.DictReader(io.StringIO(table, newline=""))]
+    assert [(row["user_id"], row["event"], float(row["reward"])) for row in rows] == [
+        (odd, odd, 1 / 3) for odd in ODD_IDS
+    ]
+    assert [json.loads(line)["user_id"] for line in lines.split("\n")[:-1]] == ODD_IDS
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
+@pytest.mark.usefixtures("served")
+def test_an_export_without_room_says_so() -> None:
+    """One sentence, for a file and for standard output; a reader that has seen enough is no error."""
+    done = tipbench("bandit", "export", "--out", str(FULL), "--force")
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "No space left" in done.err
+    with FULL.open("w") as full:
+        command = [*TIPBENCH, "bandit", "export"]
+        piped = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (piped.returncode, piped.stderr.count(b"\n")) == (3, 1), piped.stderr
+    assert b"standard output cannot be written (No space left" in piped.stderr
+    read, write = os.pipe()
+    os.close(read)
+    gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(write)
+    assert (gone.returncode, gone.stderr) == (0, b"")
 
 
 def test_state_is_migrated_and_the_log_compacted(served: Books) -> None:

@@ -15,6 +15,7 @@ from tipbench.api.access import GuardedRoute, Need, TheService
 from tipbench.api.errors import BadFields, documented
 from tipbench.api.fields import Strict
 from tipbench.bandit.books import Entry
+from tipbench.errors import Unavailable
 from tipbench.workflows.access import NotAllowed, Principal
 from tipbench.workflows.service_state import is_exposed
 from tipbench.workflows.tip_reports import forget, overview, policy_of, signal_of, statistics
@@ -54,17 +55,23 @@ class ResetAnswer(BaseModel):
 
 
 @router.get("/stats")
-def stats(service: TheService, _who: Caller) -> dict[str, Any]:
-    """Every policy in short, the active one, the shadows, and what keeps shipped tips from being fresh."""
-    return overview(service.desk)
+def stats(service: TheService, _who: Caller, user_id: UserId = None) -> dict[str, Any]:
+    """Every policy in short, overall or with one user; the active one, the shadows, and what keeps shipped
+    tips from being fresh.
+    """
+    return overview(service.desk, _checked(user_id))
 
 
 @router.get("/stats/{policy:path}")
 def stats_of(service: TheService, _who: Caller, policy: str, user_id: UserId = None) -> dict[str, Any]:
     """How a policy fares, overall or with one user, its weights, and how often shadows agreed."""
+    return statistics(service.desk, policy_of(policy), _checked(user_id))
+
+
+def _checked(user_id: str | None) -> str | None:
     if user_id is not None and "\0" in user_id:
         raise BadFields({"user_id": "holds a NUL character; leave it out"})
-    return statistics(service.desk, policy_of(policy), user_id)
+    return user_id
 
 
 @router.post("/reset")
@@ -98,20 +105,27 @@ async def signals(
     """
     seen = int(last_event_id) if re.fullmatch(r"[0-9]{1,18}", last_event_id) else after
     await service.desk.opened()
+    pages = await service.desk.signals(after=seen, quiet_s=_QUIET_S)
     return StreamingResponse(
-        _stream(service.desk.signals(after=seen, quiet_s=_QUIET_S), seen),
+        _stream(pages, seen),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
 async def _stream(pages: AsyncIterator[list[Entry]], seen: int) -> AsyncIterator[str]:
-    """In pieces of many messages: each piece takes far longer to send than a message takes to make."""
+    """In pieces of many messages: each piece takes far longer to send than a message takes to make.
+
+    A log that cannot be read any more ends it: readers come back by themselves, with what they saw last.
+    """
     yield f"retry: {_RETRY_MS}\n\n"
-    async for page in pages:
-        missed = _gap(seen, page[0].seq) if page and 0 < seen != page[0].seq - 1 else ""
-        yield missed + "".join(map(_message, page)) or ": quiet\n\n"
-        seen = page[-1].seq if page else seen
+    try:
+        async for page in pages:
+            missed = _gap(seen, page[0].seq) if page and 0 < seen != page[0].seq - 1 else ""
+            yield missed + "".join(map(_message, page)) or ": quiet\n\n"
+            seen = page[-1].seq if page else seen
+    except Unavailable as error:
+        yield f": {error}\n\n"
 
 
 def _gap(seen: int, following: int) -> str:

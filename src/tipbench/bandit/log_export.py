@@ -124,5 +124,6 @@ def _csv(rows: Iterable[Past]) -> Iterator[str]:
 
 def _line(values: Iterable[Any]) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(["" if value is None else value for value in values])
-    return line.getvalue()
+    # Only what is in the end of a line is quoted, and readers take a bare \r for one, too.
+    csv.writer(line, lineterminator="\r\n").writerow(["" if value is None else value for value in values])
+    return line.getvalue()[:-2] + "\n"

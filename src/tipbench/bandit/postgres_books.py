@@ -10,13 +10,14 @@ import threading
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from tipbench.bandit.books import SERVE
 from tipbench.bandit.sql_books import TABLES, SqlReading, SqlTransaction, schema
-from tipbench.errors import StateUnusable
+from tipbench.errors import NotFound, StateUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,21 +31,26 @@ SCHEMA = "tipbench_tips"
 _VERSION = 1
 _TURN = 0x5449_5053_0001  # the advisory lock; its number is only ours within a database of ours
 _MOST_IDLE = 4
-_SESSION = (
-    f"SET search_path = {SCHEMA}",
-    "SET synchronous_commit = on",  # acknowledged is durable, whatever the server's default
-    "SET lock_timeout = '30s'",
+# With every transaction, in one round trip: behind a pooler the next one may be in another session.
+_SETTINGS = (
+    f"SET LOCAL search_path = {SCHEMA}",
+    "SET LOCAL synchronous_commit = on",  # acknowledged is durable, whatever the server's default
+    "SET LOCAL lock_timeout = '30s'",
     # A machine that froze in the middle of its turn must not keep the others waiting for ever.
-    "SET idle_in_transaction_session_timeout = '60s'",
-    "SET client_encoding = 'UTF8'",
+    "SET LOCAL idle_in_transaction_session_timeout = '60s'",
+    "SET LOCAL extra_float_digits = 3",  # numbers come as they were written, whatever the server's default
 )
+# Whoever waited for their turn must see what the last one wrote, whatever the server's default.
+_WRITING = "; ".join(("BEGIN ISOLATION LEVEL READ COMMITTED", *_SETTINGS))
+_READING = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *_SETTINGS))
 
 
 class PostgresBooks:
     """The schema is made when it is first opened. One that is not whole is an error, never made again."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, make: bool = True) -> None:
         self._url = url
+        self._where = _place(url)
         self._me = secrets.token_bytes(8)
         self._writer: Connection[Any] | None = None
         self._idle: list[Connection[Any]] = []
@@ -54,15 +60,13 @@ class PostgresBooks:
         with self._told():
             db = self._connected()
             try:
-                self._seed = self._checked(db)
+                self._seed = self._checked(db, make=make)
             finally:
                 db.close()
 
     @property
     def where(self) -> str:
-        parts = urlsplit(self._url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+        return self._where
 
     def seed(self) -> bytes:
         return self._seed
@@ -106,10 +110,11 @@ class PostgresBooks:
         """The server sees to it by itself."""
 
     def shrink(self) -> bool:
+        ours = ", ".join(f"{SCHEMA}.{table}" for table in sorted(TABLES))  # others' are not ours to sweep
         with self._told():
             db = self._connected()
             try:
-                db.execute("VACUUM")
+                db.execute(f"VACUUM {ours}".encode())
             finally:
                 db.close()
         return False
@@ -126,23 +131,22 @@ class PostgresBooks:
         """The writer's connection with a transaction begun; a new one where the old one has gone away."""
         if self._writer is not None and not self._writer.closed:
             with suppress(psycopg.OperationalError):
-                self._writer.execute("BEGIN")
+                self._writer.execute(_WRITING, prepare=False)
                 return self._writer
             self._writer.close()
         self._fresh = True
         self._writer = self._connected()
-        self._writer.execute("BEGIN")
+        self._writer.execute(_WRITING, prepare=False)
         return self._writer
 
     def _open_one(self) -> Connection[Any]:
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         while self._idle:
             with suppress(psycopg.OperationalError, IndexError):
                 db = self._idle.pop()
-                db.execute(begin)
+                db.execute(_READING, prepare=False)
                 return db
         db = self._connected()
-        db.execute(begin)
+        db.execute(_READING, prepare=False)
         return db
 
     def _take_turn(self, db: Connection[Any]) -> bool:
@@ -158,41 +162,50 @@ class PostgresBooks:
         return True
 
     def _connected(self) -> Connection[Any]:
-        db = psycopg.connect(
+        return psycopg.connect(
             self._url,
             autocommit=True,
+            client_encoding="UTF8",
             connect_timeout=10,
             keepalives_idle=10,
             keepalives_interval=5,
             keepalives_count=3,
+            tcp_user_timeout=30_000,  # ms; the others do not count while an answer is waited for
         )
-        try:
-            for statement in _SESSION:
-                db.execute(statement)
-        except BaseException:
-            db.close()
-            raise
-        return db
 
-    def _checked(self, db: Connection[Any]) -> bytes:
+    def _checked(self, db: Connection[Any], *, make: bool) -> bytes:
         """The seed, once the schema is there and whole."""
         encoding = db.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StateUnusable(
                 f"{self.where} keeps its text as {encoding}; make a database with ENCODING 'UTF8'"
             )
-        with db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
-            found = {
-                row[0]
-                for row in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (SCHEMA,))
-            }
-            made = db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone()
-            if made is None:
-                _make(db)
-            elif lost := TABLES - found:
-                raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
-            return self._said(db)
+        db.execute(_WRITING, prepare=False)
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+        found = {name for (name,) in db.execute(tables, (SCHEMA,))}
+        if not found and not make:
+            raise NotFound(f"{self.where} holds no tips: none has been served from it yet")
+        self._see_to_schema(db)
+        if not found:
+            _make(db)
+        elif lost := TABLES - found:
+            raise self._damaged(f"it lacks {', '.join(sorted(lost))}")
+        seed = self._said(db)
+        db.execute("COMMIT")
+        return seed
+
+    def _see_to_schema(self, db: Connection[Any]) -> None:
+        """Where somebody may not make it, another may have made an empty one for them."""
+        granted = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
+        may_use = db.execute(granted, (SCHEMA,)).fetchone()
+        if may_use is None:
+            db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+        elif not may_use[0]:
+            raise StateUnusable(
+                f"the schema {SCHEMA} in {self.where} is somebody else's, who has not granted you its use; "
+                "ask them for it, or name another database in TIPBENCH_TIPS_DB"
+            )
 
     def _said(self, db: Connection[Any]) -> bytes:
         said = {name: bytes(value) for name, value in db.execute("SELECT name, value FROM meta").fetchall()}
@@ -248,8 +261,38 @@ def _in_their_style(statement: str) -> bytes:
     return statement.replace("?", "%s").encode()
 
 
+def _place(url: str) -> str:
+    """The address without who and with which password.
+
+    An address in which a password's odd character ends it too early has the rest of the password in the place
+    of a host, a port or a database: nothing of such a one is ever shown, nor what the driver says about it.
+    """
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    except (psycopg.Error, UnicodeError):
+        raise _unreadable() from None
+    hosts, ports = (parts.get(name, "").split(",") for name in ("host", "port"))
+    database = parts.get("dbname", "")
+    if "@" in database + "".join(hosts) or not all(port.isdecimal() for port in ports if port):
+        raise _unreadable()
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    places = (f"{_host(host)}:{port}".rstrip(":") for host, port in zip(hosts, ports, strict=False))
+    return f"postgresql://{','.join(places)}/{database}"
+
+
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else quote(name, safe="")  # a folder is the place of a socket
+
+
+def _unreadable() -> StateUnusable:
+    return StateUnusable(
+        "TIPBENCH_TIPS_DB cannot be read as the address of a PostgreSQL database; write "
+        "postgresql://user:password@host:port/database, with odd characters by their numbers (%40 for @, "
+        "%2F for /, %25 for %, %20 for a space), and behind a ? only what PostgreSQL knows"
+    )
+
+
 def _make(db: Connection[Any]) -> None:
-    db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     kinds = {"text": 'TEXT COLLATE "C"', "whole": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA"}
     by_id = f"CREATE UNIQUE INDEX log_served ON log (decision_id) WHERE signal = '{SERVE}'"
     for statement in (*schema(**kinds, clustered=""), by_id):

@@ -9,7 +9,7 @@ import typer
 
 from tipbench.cli.bench import AsJson
 from tipbench.cli.progress import counting
-from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell
+from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, written
 
 if TYPE_CHECKING:
     from tipbench.bandit.standing import PolicyStanding, Standing
@@ -94,8 +94,9 @@ def export_command(
     """
     from tipbench.workflows.serving_state import export
 
-    many = export(out=out, form=form.value, policy=policy, force=force)
-    tell(f"{count(many, 'decision')} written")
+    with written():
+        many = export(out=out, form=form.value, policy=policy, force=force)
+        tell(f"{count(many, 'decision')} written")
 
 
 @app.command("migrate")

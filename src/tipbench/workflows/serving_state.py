@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -38,10 +39,7 @@ def location(folder: Path | None = None) -> str:
 @contextmanager
 def opened(*, must_exist: bool = True) -> Iterator[Books]:
     """The books; NotFound where nothing has been served yet, rather than making them."""
-    place = location()
-    if must_exist and "://" not in place and not Path(place).expanduser().exists():
-        raise NotFound(f"{place} is not there: no tip has been served with this home yet")
-    books = open_books(place)
+    books = open_books(location(), make=not must_exist)
     try:
         yield books
     finally:
@@ -85,8 +83,28 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
             yield line
 
     with opened() as books:
+        if policy:
+            _check_known(books, policy)
         if path is None:
+            if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal's character set is not for data
+                sys.stdout.reconfigure(encoding="utf-8", errors="strict")
             sys.stdout.writelines(lines(books))
+            sys.stdout.flush()  # what is counted is written
         else:
-            write_pieces(path, lines(books))
+            _write(path, lines(books))
     return counted - (form == "csv")
+
+
+def _check_known(books: Books, policy: str) -> None:
+    """An export of nobody's decisions would look like one of a policy that made none."""
+    with books.reading() as reading:
+        known = {total.policy for total in reading.totals()} | set(policies.NAMES)
+    if policy not in known:
+        raise NotFound(f"no decision was ever made by {policy!r}; there are {', '.join(sorted(known))}")
+
+
+def _write(path: Path, lines: Iterator[str]) -> None:
+    try:
+        write_pieces(path, lines)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}); give another --out") from None

@@ -159,13 +159,16 @@ class TipDesk:
         if running is not None:
             running.end_streams()
 
-    def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[list[Entry]]:
+    async def signals(self, *, after: int, quiet_s: float) -> AsyncIterator[list[Entry]]:
         """What follows an entry of the log, as it comes; nothing whenever nothing came for so long.
 
         After an entry that the log has not come to it is told from the beginning: that number is of a log
-        that is gone, and whoever has it would hear nothing until this one is as long.
+        that is gone, and whoever has it would hear nothing until this one is as long. Where the log cannot be
+        read that is raised at once, before anything is said.
         """
-        return self.now.signals(after=after, quiet_s=quiet_s)
+        running = self.now
+        last = await asyncio.to_thread(running.last_seq)
+        return running.signals(after=after if after <= last else 0, quiet_s=quiet_s)
 
 
 class _Waker(NamedTuple):
@@ -257,7 +260,6 @@ class _Open:
         self._wakers = (*self._wakers, waker)
         try:
             waited = 0.0
-            after = after if after <= await asyncio.to_thread(self._last) else 0
             while not self._ended.is_set():
                 waker.event.clear()
                 entries = await asyncio.to_thread(self._entries, after)
@@ -270,7 +272,7 @@ class _Open:
         finally:
             self._wakers = tuple(one for one in self._wakers if one is not waker)
 
-    def _last(self) -> int:
+    def last_seq(self) -> int:
         with self.books.reading() as reading:
             return reading.last_seq()
 

@@ -47,12 +47,16 @@ def statistics(desk: TipDesk, policy: str, user_id: str | None) -> dict[str, Any
     }
 
 
-def overview(desk: TipDesk) -> dict[str, Any]:
-    """Every policy, the active one, the shadows, and what keeps the shipped tips from being fresh."""
+def overview(desk: TipDesk, user_id: str | None = None) -> dict[str, Any]:
+    """Every policy, overall or with one user; the active one, the shadows, and what keeps the shipped tips
+    from being fresh.
+    """
     running = desk.now
+    every = [served.policy for served in running.tips.line_up.all()]
     with running.books.reading() as reading:
-        found = told(standing(reading, [served.policy for served in running.tips.line_up.all()]))
+        found = told(standing(reading, every, user_id=user_id))
     return {
+        "user_id": user_id,
         "active": running.active.told(),
         "policies": {one["policy"]: one for one in found["policies"]},
         "shadows": _shadows(desk, found["shadows"]),
