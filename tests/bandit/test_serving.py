@@ -547,6 +547,30 @@ def test_a_policy_that_is_gone_learns_nothing(books: Books) -> None:
     assert told(make_tips(books), reward(decision)).learned
 
 
+def test_what_is_told_of_a_policy_that_is_gone_costs_no_profile(books: Books) -> None:
+    """A dwell for its decision is added to what is known of the user; a refused reward changes nothing."""
+    decision = decided(make_tips(books))
+    told(make_tips(books), reward(decided(make_tips(books))))
+    before = profile(books)
+    without = make_tips(books, "egreedy")
+    assert not told(without, reward(decision, event="dwell", dwell_s=30.0)).ignored
+    assert profile(books) == before.dwelt(decision.tip_id.removeprefix("tip-"), 30.0)
+    with pytest.raises(Conflict, match="no longer served"):
+        told(without, reward(decision, "r2"))
+    decided(without, score(policy="egreedy"))
+    assert profile(books).total.shown == before.total.shown + 1
+    assert profile(books).total.ended == 1
+
+
+def test_a_reset_holds_for_a_policy_that_is_gone(books: Books) -> None:
+    """Nothing that is told about decisions before it reaches the profile, whoever made them."""
+    decision = decided(make_tips(books))
+    one(make_tips(books), Reset("anna"))
+    without = make_tips(books, "egreedy")
+    assert told(without, reward(decision, event="dwell", dwell_s=30.0)).ignored
+    assert profile(books).total == Profile().total
+
+
 def test_words_of_a_reward_may_be_built_by_hand(books: Books) -> None:
     """A decision's id that is no id at all is simply not there."""
     tips = make_tips(books)

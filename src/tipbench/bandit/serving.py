@@ -191,8 +191,9 @@ class _Batch:
         self._work.look_up_past(
             [*(one.request.decision_id for one in rewards), *(one.lesson for one in lessons)]
         )
-        wanted = [(one.request.user_id, one.served) for one in questions] + self._look_up_told(rewards)
-        keys = (key for user, served in wanted for key in served.keys(user))
+        asked = [(one.request.user_id, one.served) for one in questions]
+        wanted = [*asked, *self._look_up_told(rewards)]
+        keys = (key for user, served in wanted if served is not None for key in served.keys(user))
         learners = (memory.user_id for one in lessons for memory in one.memories)
         self._work.look_up_users((*(user for user, _ in wanted), *learners), keys)
         for place, one in enumerate(ready):
@@ -200,8 +201,10 @@ class _Batch:
         self._catch_up()
         return [self._answers[place] for place in range(len(ready))]
 
-    def _look_up_told(self, rewards: Sequence[Reward]) -> list[tuple[str, Served]]:
-        """See which rewards have been told before; whose they are, and which policy learns from them."""
+    def _look_up_told(self, rewards: Sequence[Reward]) -> list[tuple[str, Served | None]]:
+        """See which rewards have been told before; whose they are, and which policy learns from them: None
+        where it is no longer served, and the user's profile is wanted all the same.
+        """
         told, wanted = [], []
         for one in rewards:
             try:
@@ -210,8 +213,7 @@ class _Batch:
                 continue
             if decision is not None:
                 told.append((decision.seq, one.request.reward_id))
-                served = self._tips.line_up.called(decision.policy)
-                wanted += [] if served is None else [(decision.user_id, served)]
+                wanted.append((decision.user_id, self._tips.line_up.called(decision.policy)))
         self._work.look_up_repeats(told)
         return wanted
 
