@@ -7,7 +7,7 @@ import pytest
 
 from tipbench.bandit import policies
 from tipbench.bandit.policies.egreedy import EpsilonGreedy
-from tipbench.bandit.policy import explored
+from tipbench.bandit.policy import Memory, explored
 from tipbench.errors import BadInput
 
 
@@ -103,6 +103,19 @@ def test_thompson_is_surer_after_it_saw_more() -> None:
         memory = policy.learn(memory, x[0], np.float64(1.0))
     assert chances[0] == pytest.approx(0.5, abs=0.1)
     assert chances[-1] == pytest.approx(0.975)
+
+
+def test_thompson_draws_alike_beside_a_model_at_the_end_of_its_digits() -> None:
+    """A user whose inverse is no longer positive has no other user's chances change."""
+    policy = policies.make("thompson")
+    x = np.random.default_rng(3).uniform(-1.0, 1.0, (2, 5, 7))
+    memory = policy.fresh(own=(2,))
+    for turn in range(4):
+        memory = policy.learn(memory, x[:, turn], np.array([1.0, 0.0]))
+    alone = policy.weigh(Memory(own=memory.mine.at(0)), x[0])
+    memory.mine.inverse[1, 6] = memory.mine.inverse[1, :, 6] = 0.0
+    memory.mine.inverse[1, 6, 6] = -1e-18
+    assert policy.weigh(memory, x).propensities[0].tolist() == alone.propensities.tolist()
 
 
 def test_hybrid_tells_a_new_user_what_the_others_liked() -> None:

@@ -84,6 +84,8 @@ def _root(inverse: Array) -> Array:
     try:
         return np.linalg.cholesky(inverse)
     except np.linalg.LinAlgError:
+        if inverse.ndim > 2:  # one user's rounding must not change the draws of the others
+            return np.array([_root(one) for one in inverse])
         # Features of very unlike sizes leave directions that are certain up to rounding, on either side of 0.
         values, directions = np.linalg.eigh(inverse)
         root: Array = directions * np.sqrt(np.maximum(values, 0.0))[..., None, :]
