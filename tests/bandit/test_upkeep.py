@@ -129,6 +129,8 @@ def test_an_export_has_propensities_and_missing_rewards(books: Books) -> None:
         assert line["item_id"] == row["item_id"] == reply.tip_id
         assert line["pscore"] == float(row["propensity_score"]) == reply.propensities[reply.tip_id]
         assert dict(zip(line["candidates"], line["pi_b"], strict=True)) == reply.propensities
+        assert dict(zip(line["candidates"], line["scores"], strict=True)) == reply.scores
+        assert "expected_reward" not in line
         assert line["candidates"][line["action"]] == reply.tip_id
         assert line["user_id"] == row["user_id"] == "an,na\n"
         assert line["context"] == line["action_context"][line["action"]]

@@ -94,7 +94,9 @@ def _row(past: Past) -> dict[str, Any]:
 
 
 def _json(past: Past) -> str:
-    """A line of JSON: also the context, and of every candidate its id, kind, features and probability."""
+    """A line of JSON: also the context, and of every candidate its id, kind, features, score and
+    probability.
+    """
     logged = decode(past.entry)
     x = logged.matrix()
     more = {
@@ -102,7 +104,8 @@ def _json(past: Past) -> str:
         "n_actions": len(logged.ids),
         "action_context": x.tolist(),
         "pi_b": logged.propensities,
-        "expected_reward": logged.scores,
+        # Not the pipeline's `expected_reward`, which is the truth that it measures estimates by.
+        "scores": logged.scores,
         "candidates": logged.ids,
         "kinds": logged.kinds,
         "request": logged.context,
