@@ -139,7 +139,7 @@ def test_nulls_are_as_good_as_nothing() -> None:
         ("dismiss_rate", -0.1),
         ("mean_dwell_s", -1.0),
         ("mean_dwell_s", math.inf),
-        ("preferred_hour", 24.0),
+        ("preferred_hour", 24.01),
         ("tip_volume", math.nan),
     ],
 )
@@ -149,6 +149,14 @@ def test_profile_features_out_of_range_are_refused(name: str, bad: float) -> Non
         vectors("v2", of("focus", profile_features={name: bad}), Profile())
     with pytest.raises(BadInput, match=f"^profile_features.focus.{name} is"):
         vectors("v1", of("focus", profile_features={"focus": {name: bad}}), Profile())
+
+
+def test_midnight_may_be_told_either_way() -> None:
+    """An hour of 24 is one of 0, in the profile as in the context."""
+    said: list[Any] = [{"preferred_hour": 0.0}, {"preferred_hour": 24.0}]
+    early, late = (vectors("v2", of("focus", profile_features=one), Profile()) for one in said)
+    assert late.x == pytest.approx(early.x, abs=1e-12)
+    assert late.absent == early.absent
 
 
 def test_novelty_is_the_share_of_other_kinds() -> None:

@@ -60,7 +60,6 @@ def _checked(values: Mapping[str, float | None], where: str) -> dict[str, float]
 
 def _check(value: float, name: str, where: str) -> None:
     most = RANGES[name]
-    fits = 0.0 <= value < math.inf and (value < most if name == "preferred_hour" else value <= most)
-    if not fits:
+    if not (0.0 <= value <= most and value < math.inf):
         asked = "0 or more" if math.isinf(most) else f"from 0 to {most:g}"
         raise BadInput(f"{where}.{name} is {value}: send a finite number {asked}, or leave it out")
