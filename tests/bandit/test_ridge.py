@@ -65,6 +65,39 @@ def test_ten_thousand_rounds_do_not_drift() -> None:
     assert ridge.weights == pytest.approx(np.linalg.solve(np.eye(12) + x.T @ x, x.T @ rewards), abs=1e-10)
 
 
+@pytest.mark.parametrize("discount", [1.0, 0.9998, 0.98])
+@pytest.mark.parametrize("times", [1, 400, 6000])
+def test_large_features_spoil_nothing_else(discount: float, times: int) -> None:
+    """However often the largest features were seen, what lies across them is learned as without them."""
+    rng = np.random.default_rng(6)
+    x, rewards = rng.uniform(-1.0, 1.0, (100, 12)), rng.random(100)
+    x -= x.mean(axis=-1, keepdims=True)
+    ridge = learned(x[:50], rewards[:50], penalty=1.0, discount=discount)
+    for _ in range(times):
+        ridge = ridge.learn(np.full(12, 1e6), np.float64(1.0), penalty=1.0, discount=discount)
+    for row, reward in zip(x[50:], rewards[50:], strict=True):
+        ridge = ridge.learn(row, reward, penalty=1.0, discount=discount)
+    ages = discount ** np.concatenate([np.arange(99 + times, 49 + times, -1), np.arange(49, -1, -1)])
+    gram = np.eye(12) + (x.T * ages) @ x
+    assert x @ ridge.weights == pytest.approx(x @ np.linalg.solve(gram, x.T @ (ages * rewards)), abs=1e-6)
+    assert ridge.variance(x) == pytest.approx(np.vecdot(x, np.linalg.solve(gram, x.T).T), abs=1e-6)
+    assert np.linalg.eigvalsh(ridge.inverse)[0] > -1e-12
+
+
+def test_forgetting_lets_no_error_grow() -> None:
+    """A direction that rounding left below certain is at most certain, and comes back as others do."""
+    sure = Ridge.fresh(3, penalty=1.0)
+    sure.inverse[2, 2] = -1e-12
+    beside = Ridge.fresh(3, penalty=1.0, shape=(2,))
+    beside.inverse[1] = sure.inverse
+    for _ in range(3000):
+        sure = sure.learn(np.eye(3)[0], np.float64(0.5), penalty=1.0, discount=0.98)
+        beside = beside.learn(np.eye(3)[[0, 0]], np.full(2, 0.5), penalty=1.0, discount=0.98)
+        assert 0.0 <= sure.inverse[2, 2] <= 1.0
+    assert sure.inverse[2, 2] == pytest.approx(1.0)
+    assert beside.at(1).inverse.tobytes() == sure.inverse.tobytes()
+
+
 @given(rounds=st.integers(0, 40), seed=st.integers(0, 2**32 - 1), penalty=st.sampled_from([0.5, 1.0, 4.0]))
 @settings(max_examples=30)
 def test_widening_keeps_every_weight(rounds: int, seed: int, penalty: float) -> None:

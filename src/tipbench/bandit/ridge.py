@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Array: TypeAlias = "NDArray[Any]"  # of float64, but where said otherwise
+
+_LEAST = 1e-15  # of the largest uncertainty: what is less cannot be told from 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +67,8 @@ class Ridge:
         no longer seen would lose it, and their weights grow without bound. Models at which `where` is False
         observed nothing and stay as they are.
         """
-        if discount < 1.0:
-            after = self._discounted(x, reward, penalty=penalty, discount=discount)
-        else:
-            after = self._added(x, reward)
+        before = self if discount == 1.0 else faded(self, penalty=penalty, discount=discount)
+        after = added(before, x, reward)
         return after if where is None else self._replaced(after, where)
 
     def learn_in_turn(
@@ -95,31 +96,6 @@ class Ridge:
             )
         return model, expected
 
-    def _added(self, x: Array, reward: Array) -> Ridge:
-        gain = np.vecdot(self.inverse, x[..., None, :])
-        # Never below 1 but by rounding, of which numbers far from 1 bring some.
-        scale = np.maximum(1.0 + np.vecdot(gain, x), 1.0)
-        surprise = (reward - self.expected(x)) / scale
-        step = gain / np.sqrt(scale)[..., None]
-        return Ridge(
-            inverse=self.inverse - step[..., :, None] * step[..., None, :],
-            moment=self.moment + reward[..., None] * x,
-            weights=self.weights + surprise[..., None] * gain,
-            seen=self.seen + 1.0,
-        )
-
-    def _discounted(self, x: Array, reward: Array, *, penalty: float, discount: float) -> Ridge:
-        kept = discount * np.linalg.inv(self.inverse) + x[..., :, None] * x[..., None, :]
-        inverse = np.linalg.inv(kept + (1.0 - discount) * penalty * np.eye(self.dims))
-        inverse = (inverse + np.swapaxes(inverse, -1, -2)) / 2.0
-        moment = discount * self.moment + reward[..., None] * x
-        return Ridge(
-            inverse=inverse,
-            moment=moment,
-            weights=np.vecdot(inverse, moment[..., None, :]),
-            seen=discount * self.seen + 1.0,
-        )
-
     def _replaced(self, after: Ridge, where: Array) -> Ridge:
         return Ridge(
             inverse=np.where(where[..., None, None], after.inverse, self.inverse),
@@ -144,6 +120,60 @@ class Ridge:
             weights=self.weights[place],
             seen=self.seen[place],
         )
+
+
+def added(ridge: Ridge, x: Array, reward: Array) -> Ridge:
+    """After one more observation (Sherman and Morrison)."""
+    gain = np.vecdot(ridge.inverse, x[..., None, :])
+    # Never below 1 but by rounding, of which numbers far from 1 bring some.
+    scale = np.maximum(1.0 + np.vecdot(gain, x), 1.0)
+    surprise = (reward - ridge.expected(x)) / scale
+    step = gain / np.sqrt(scale)[..., None]
+    return Ridge(
+        inverse=ridge.inverse - step[..., :, None] * step[..., None, :],
+        moment=ridge.moment + reward[..., None] * x,
+        weights=ridge.weights + surprise[..., None] * gain,
+        seen=ridge.seen + 1.0,
+    )
+
+
+def faded(ridge: Ridge, *, penalty: float, discount: float) -> Ridge:
+    """What is left of it before the next observation.
+
+    (γA + (1 - γ)λI)⁻¹ is (γI + (1 - γ)λA⁻¹)⁻¹ A⁻¹, and the weights go the same way. What is inverted has
+    eigenvalues from γ to 1: no digits are lost on features of very unlike sizes. To invert the inverse would
+    lose all of them in time, and with them the model that everybody shares.
+    """
+    inverse = _not_below_certain(ridge.inverse)
+    share = np.linalg.inv(discount * _eye(ridge.dims) + (1.0 - discount) * penalty * inverse)
+    inverse = share @ inverse
+    return Ridge(
+        inverse=(inverse + np.swapaxes(inverse, -1, -2)) / 2.0,
+        moment=discount * ridge.moment,
+        weights=discount * np.vecdot(share, ridge.weights[..., None, :]),
+        seen=discount * ridge.seen,
+    )
+
+
+@lru_cache(maxsize=8)
+def _eye(dims: int) -> Array:
+    return np.eye(dims)
+
+
+def _not_below_certain(inverse: Array) -> Array:
+    """The same, without directions that rounding has left below 0: whatever is forgotten, they would grow.
+
+    Each model by itself: whoever is beside it must not change it.
+    """
+    try:
+        np.linalg.cholesky(inverse)
+    except np.linalg.LinAlgError:
+        if inverse.ndim > 2:
+            return np.array([_not_below_certain(one) for one in inverse])
+        values, directions = np.linalg.eigh(inverse)
+        kept: Array = (directions * np.maximum(values, _LEAST * values[-1])) @ directions.T
+        return kept
+    return inverse
 
 
 def means(x: Array, weights: Array) -> Array:
