@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import struct
+from zlib import crc32
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tipbench.bandit.profiles import MOST_KINDS, Profile, Served, Tally
+from tipbench.bandit.profiles import MOST_KINDS, Profile, Served, Tally, Watched
 from tipbench.errors import BadInput, BadState
 
 
@@ -84,6 +86,22 @@ def test_a_profile_comes_back_from_its_bytes() -> None:
     profile = msgspec.structs.replace(lived(), floor=1_700_000_000_000)
     assert Profile.decode(profile.encode()) == profile
     assert Profile.decode(Profile().encode()) == Profile()
+
+
+def test_a_profile_from_before_shadows_were_counted_is_read() -> None:
+    """Bytes without them are those of a user whom no shadow has watched."""
+    *older, shadows = msgspec.msgpack.decode(msgspec.msgpack.encode(lived()))
+    body = msgspec.msgpack.encode(older)
+    assert shadows == {}
+    assert Profile.decode(struct.pack("<3sBI", b"TBP", 1, crc32(body)) + body) == lived()
+
+
+def test_what_shadows_said_outlives_what_follows() -> None:
+    """A tip shown or ended keeps how often a shadow agreed, and no dimension depends on it."""
+    profile = lived().watched("shadow:s", agreed=True).watched("shadow:s", agreed=False)
+    after = profile.shown("focus", "egreedy", False).ended("focus", "egreedy", 1.0, "completed", 3.0)
+    assert after.dwelt("focus", 3.0).shadows == {"shadow:s": Watched(2, 1)}
+    assert msgspec.structs.replace(profile, shadows={}) == lived()
 
 
 @given(place=st.integers(0, 10_000), flip=st.integers(1, 255))

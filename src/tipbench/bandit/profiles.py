@@ -83,8 +83,16 @@ class Served(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reward_sum: _Amount = 0.0
 
 
+class Watched(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How often a shadow decided on what the user was served, and how often it would have served the same."""
+
+    decisions: _Count = 0
+    agreed: _Count = 0
+
+
 _NOTHING = Tally()
 _NEVER = Served()
+_UNWATCHED = Watched()
 
 
 class Profile(msgspec.Struct, frozen=True, array_like=True):
@@ -95,6 +103,7 @@ class Profile(msgspec.Struct, frozen=True, array_like=True):
     kinds: dict[str, Tally] = {}
     served: dict[str, Served] = {}
     floor: _Count = 0  # decisions up to this entry of the log (a reset) teach nothing
+    shadows: dict[str, Watched] = {}  # by signal; no policy reads it
 
     def shown(self, kind: str, policy: str, explored: bool) -> Profile:  # noqa: FBT001 - as it is logged
         """After a tip of this kind was picked by this policy."""
@@ -106,6 +115,7 @@ class Profile(msgspec.Struct, frozen=True, array_like=True):
             self._with(kind, self.kinds.get(kind, _NOTHING).after_shown()),
             {**self.served, policy: served},
             self.floor,
+            self.shadows,
         )
 
     def ended(self, kind: str, policy: str, reward: float, event: str, hour: float | None) -> Profile:
@@ -122,6 +132,7 @@ class Profile(msgspec.Struct, frozen=True, array_like=True):
             self._with(kind, tally),
             {**self.served, policy: served},
             self.floor,
+            self.shadows,
         )
 
     def dwelt(self, kind: str, seconds: float) -> Profile:
@@ -132,6 +143,12 @@ class Profile(msgspec.Struct, frozen=True, array_like=True):
             total=self.total.after_dwelt(seconds),
             kinds=self._with(kind, self.kinds.get(kind, _NOTHING).after_dwelt(seconds)),
         )
+
+    def watched(self, signal: str, *, agreed: bool) -> Profile:
+        """After a shadow decided on what the user was served."""
+        was = self.shadows.get(signal, _UNWATCHED)
+        now = Watched(was.decisions + 1, was.agreed + agreed)
+        return msgspec.structs.replace(self, shadows={**self.shadows, signal: now})
 
     def _with(self, kind: str, tally: Tally) -> dict[str, Tally]:
         kinds = {**self.kinds, kind: tally}

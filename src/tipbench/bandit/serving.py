@@ -195,7 +195,8 @@ class _Batch:
         wanted = [*asked, *self._look_up_told(rewards)]
         keys = (key for user, served in wanted if served is not None for key in served.keys(user))
         learners = (memory.user_id for one in lessons for memory in one.memories)
-        self._work.look_up_users((*(user for user, _ in wanted), *learners), keys)
+        watched = (one.user_id for one in ready if isinstance(one, Note) and one.decision_id)
+        self._work.look_up_users((*(user for user, _ in wanted), *learners, *watched), keys)
         for place, one in enumerate(ready):
             self._work_on(place, one)
         self._catch_up()
@@ -286,6 +287,8 @@ class _Batch:
         if ready.decision_id:
             self._log(ready.signal, ready.decision_id, ready.user_id, ready.policy, ready.body)
             self._work.count_shadow(ShadowTotal(ready.signal, 1, int(ready.agreed), 0))
+            profile = self._work.profile(ready.user_id)
+            self._work.keep_profile(ready.user_id, profile.watched(ready.signal, agreed=ready.agreed))
         if ready.dropped:
             self._work.count_shadow(ShadowTotal(ready.signal, 0, 0, ready.dropped))
         self._keep_learned(ready)

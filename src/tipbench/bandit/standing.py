@@ -10,7 +10,7 @@ import numpy as np
 from tipbench.bandit.books import POOLED
 from tipbench.bandit.features import FEATURES
 from tipbench.bandit.policies import version
-from tipbench.bandit.profiles import Profile, Served
+from tipbench.bandit.profiles import Profile, Served, Watched
 from tipbench.bandit.ridge_codec import decode_ridge
 
 if TYPE_CHECKING:
@@ -45,13 +45,16 @@ class PolicyStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShadowStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a shadow decided as the policy that served did, and how often it was dropped."""
+    """How often a shadow decided as the policy that served did, and how often it was dropped.
+
+    Drops are not counted by user: of one user they are None.
+    """
 
     signal: str
     decisions: int
     agreed: int
     agreement: float | None
-    dropped: int
+    dropped: int | None
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +68,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 def standing(reading: Reading, policies: Iterable[Policy], *, user_id: str | None = None) -> Standing:
     """How these policies stand: with one user, or overall."""
-    counts = _of_user(reading, user_id) if user_id is not None else _overall(reading)
+    profile = None if user_id is None else _of_user(reading, user_id)
+    counts = _overall(reading) if profile is None else profile.served
     return Standing(
         user_id=user_id,
         policies=[_of_policy(reading, policy, counts, user_id) for policy in policies],
-        shadows=[_of_shadow(total) for total in reading.shadows()],
+        shadows=[_of_shadow(total, profile) for total in reading.shadows()],
         choices=reading.choices(),
     )
 
@@ -80,9 +84,9 @@ def told(found: Standing) -> dict[str, Any]:
     return plain
 
 
-def _of_user(reading: Reading, user_id: str) -> dict[str, Served]:
+def _of_user(reading: Reading, user_id: str) -> Profile:
     body = reading.profiles([user_id]).get(user_id)
-    return {} if body is None else Profile.decode(body, what=f"the profile of user {user_id!r}").served
+    return Profile() if body is None else Profile.decode(body, what=f"the profile of user {user_id!r}")
 
 
 def _overall(reading: Reading) -> dict[str, Served]:
@@ -135,13 +139,15 @@ def _whose(user: str) -> str:
     return "all users" if user == POOLED else f"user {user!r}"
 
 
-def _of_shadow(total: ShadowTotal) -> ShadowStanding:
+def _of_shadow(total: ShadowTotal, profile: Profile | None) -> ShadowStanding:
+    """Overall, or of the user with this profile."""
+    count = total if profile is None else profile.shadows.get(total.signal, Watched())
     return ShadowStanding(
         signal=total.signal,
-        decisions=total.decisions,
-        agreed=total.agreed,
-        agreement=_share(total.agreed, total.decisions),
-        dropped=total.dropped,
+        decisions=count.decisions,
+        agreed=count.agreed,
+        agreement=_share(count.agreed, count.decisions),
+        dropped=total.dropped if profile is None else None,
     )
 
 

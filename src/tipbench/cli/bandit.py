@@ -56,7 +56,12 @@ def _print_standing(found: Standing) -> None:
     if found.shadows:
         heading("shadows")
         rows = [
-            (one.signal, str(one.decisions), _percent(one.agreement), str(one.dropped))
+            (
+                one.signal,
+                str(one.decisions),
+                _percent(one.agreement),
+                "–" if one.dropped is None else str(one.dropped),
+            )
             for one in found.shadows
         ]
         print_rows(("signal", "decisions", "agreement", "dropped"), rows)
