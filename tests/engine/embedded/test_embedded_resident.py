@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -91,15 +93,19 @@ def test_a_request_is_never_cut_by_expiry_or_by_another_model(own: httpx.Client)
 
 def test_requests_are_served_in_the_order_of_their_coming(own: httpx.Client) -> None:
     """Requests for two models that pile up behind a long one all succeed, first come first served."""
-    with ThreadPoolExecutor() as pool, own.stream("POST", "/api/chat", json=body("tiny", 2000)) as response:
+    with ExitStack() as stack, own.stream("POST", "/api/chat", json=body("tiny", 2000)) as response:
         parts = response.iter_lines()
         next(parts)
         asked = []
         for model in ("other", "tiny", "tiny", "other"):
-            asked.append(pool.submit(own.post, "/api/chat", json=body(model, 5, stream=False)))
+            # Sent from here: threads of a client may overtake each other.
+            connection = http.client.HTTPConnection(own.base_url.host, own.base_url.port, timeout=60)
+            asked.append(stack.enter_context(closing(connection)))
+            connection.request("POST", "/api/chat", body=json.dumps(body(model, 5, stream=False)))
             time.sleep(0.1)
         *_, first = (json.loads(line) for line in parts)
-        ended = [first["created_at"], *(future.result().json()["created_at"] for future in asked)]
+        answers = [json.load(connection.getresponse()) for connection in asked]
+    ended = [one["created_at"] for one in (first, *answers)]
     assert ended == sorted(ended)
 
 
