@@ -72,7 +72,7 @@ class Load:
 
 def bench_tips(options: Options) -> list[Measure]:
     count = 4000 if options.quick else 10_000
-    rounds = 1 if options.quick else 9  # many short ones: this is to be seen in a machine's good moments
+    rounds = 1 if options.quick else 16  # many short ones: this is to be seen in a machine's good moments
     seconds = 20 if options.quick else 300
     # So many must have come before keys are put in their places as fast as new ones come.
     settled = 500 if options.quick else 50_000
@@ -232,7 +232,7 @@ def _step_us(name: str, *, features: bool, together: int) -> float:
         return [encode(_reply(one, choice)) for one, choice in zip(asked, choices(asked), strict=True)]
 
     took = []
-    for _ in range(5):
+    for _ in range(50):  # short ones, as above
         begun = time.process_time()
         for group in groups:
             all_of(group)

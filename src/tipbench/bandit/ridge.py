@@ -188,6 +188,6 @@ def means(x: Array, weights: Array) -> Array:
 
 def variances(x: Array, inverse: Array) -> Array:
     """How uncertain they are for a noise of 1, under an inverse (…, D, D); each candidate by itself, too."""
-    gains = np.vecdot(x[..., :, None, :], inverse[..., None, :, :])
+    gains = np.vecmat(x, inverse[..., None, :, :])
     uncertain: Array = np.maximum(np.vecdot(gains, x), 0.0)
     return uncertain
