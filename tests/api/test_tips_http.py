@@ -159,6 +159,28 @@ def test_another_policys_reward_is_a_conflict(service: TipService) -> None:
         assert service.reward(made, f"/reward/{route}").json()["learned"]
 
 
+@pytest.mark.parametrize("path", ["/score/nope", "/score/egreedy/", "/reward/nope", "/score", "/recommend/x"])
+def test_an_unknown_route_is_answered_with_those_that_there_are(service: TipService, path: str) -> None:
+    """404, and what could be meant."""
+    answer = service.client.post(path, json={})
+    assert answer.status_code == 404
+    message = answer.json()["error"]["message"]
+    assert message.startswith(f"there is no {path}; ")
+    assert "/score/egreedy/v2" in message
+
+
+@pytest.mark.parametrize("text", ["Ah, take a walk", "anhour", "Tenmin of nothing", "\u00bdh", "-h"])
+def test_any_words_can_be_scored(service: TipService, text: str) -> None:
+    """What merely looks like a duration is no reason to fail, in a tip or in a task."""
+    body = {
+        "user_id": "wordy",
+        "context": {"hour": 8.5, "open_tasks": [text]},
+        "candidates": [{"id": "a", "text": text}, {"id": "b", "text": "Have a rest"}],
+    }
+    answers = [service.client.post(path, json=body) for path in ("/score/egreedy", "/recommend")]
+    assert [answer.status_code for answer in answers] == [200, 200]
+
+
 def test_an_unknown_decision_is_not_found(service: TipService) -> None:
     """404 wherever it is told."""
     for path in ("/reward", *(f"/reward/{route}" for route in SCORED)):

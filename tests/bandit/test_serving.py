@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tipbench.bandit import draws, policies
+from tipbench.bandit import draws, policies, tip_text
 from tipbench.bandit.asked import Candidate, RewardReply, RewardRequest, ScoreReply, ScoreRequest
 from tipbench.bandit.asks import Choose, Done, Note, Remembered, Reset, Reward, Score
 from tipbench.bandit.books import POOLED, ShadowTotal, Total
@@ -522,6 +522,25 @@ def test_a_policy_that_fails_fails_alone(books: Books, what: str) -> None:
     assert isinstance(good, ScoreReply)
     with books.reading() as reading:
         assert [one.policy for one in reading.entries(after=0, limit=9)] == ["egreedy-v2"]
+
+
+def test_a_request_that_cannot_be_read_fails_alone(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever mistake there may be in making features of a text: others in the batch are served."""
+
+    def mistaken(text: str) -> tip_text.Reading:
+        if text == "told wrongly":
+            raise RuntimeError("a mistake")
+        return tip_text.Reading(kind="focus", effort=0.0, words=frozenset())
+
+    monkeypatch.setattr(tip_text, "read", mistaken)
+    request = score().request
+    wrong = msgspec.structs.replace(
+        request, user_id="other", candidates=[Candidate(id="a", text="told wrongly")]
+    )
+    bad, good = make_tips(books).run([Score("egreedy-v2", wrong), score()])
+    assert isinstance(bad, PolicyFailed)
+    assert "could not be made into features" in str(bad)
+    assert isinstance(good, ScoreReply)
 
 
 @pytest.mark.parametrize("what", ["learn-raises", "learns what is not finite"])

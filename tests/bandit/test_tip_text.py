@@ -58,12 +58,34 @@ def test_a_quarter_of_an_hour_is_the_middle() -> None:
     assert tip_text.effort("Wait 0 minutes") == tip_text.effort("Wait 3 times")
 
 
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [
+        ("Ah, tea", "Oh, tea"),
+        ("anhour", "anything"),
+        ("ninetyseconds of it", "some of it"),
+        ("Ten min", "10 minutes"),
+        ("A-h", "60 minutes"),
+        ("Half an hour", "30 minutes"),
+    ],
+)
+def test_a_unit_stands_apart_from_a_word(text: str, alike: str) -> None:
+    """Only digits may have their unit right behind them: what merely looks like a duration is none."""
+    assert tip_text.effort(text) == pytest.approx(tip_text.effort(alike))
+
+
 def test_words_are_folded() -> None:
     """Case, typography and common words make no difference."""
     assert tip_text.words("The REPORT – for the ﬁrst_Straße!") == {"report", "first", "strasse"}
 
 
-@given(st.text())
+PIECES = st.lists(
+    st.sampled_from([*"aAh-.,½٣ ", "an", "half", "ten", "ninety", "2", "1,5", "hour", "hrs", "min", "secs"]),
+    max_size=8,
+)
+
+
+@given(st.text() | PIECES.map("".join))
 def test_any_text_can_be_read(text: str) -> None:
     """Whatever the text, its kind is known, its effort in [-1, 1] and its words are folded ones."""
     reading = tip_text.read(text)

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tipbench.api.errors import BadFields, error_response
 from tipbench.bandit.asked import RecommendRequest, RewardRequest, ScoreRequest
 from tipbench.bandit.asks import Score
-from tipbench.errors import TipbenchError
+from tipbench.errors import NotFound, TipbenchError
 from tipbench.workflows.access import NotAllowed, check_host, check_origin
 from tipbench.workflows.service_state import Service, is_exposed, now_ms
 from tipbench.workflows.tip_desk import ROUTES, TipDesk
@@ -32,6 +32,7 @@ TIP_PATHS = (
     *(f"/score/{route}" for route in ROUTES),
     *(f"/reward/{route}" for route in ROUTES),
 )
+_NEARLY = ("/score", "/reward", "/recommend")
 _ROLES = frozenset({"service", "admin"})
 _REMEMBERED_S = 1.0
 _MOST_REMEMBERED = 1000
@@ -110,7 +111,7 @@ class TipRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         handler = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
         if handler is None:
-            await self._rest(scope, receive, send)
+            await self._pass_on(scope, receive, send)
             return
         try:
             _check_method(scope["method"])
@@ -131,6 +132,13 @@ class TipRoutes:
             await self._refuse(error, send)
             raise
         await self._answer(200, answer, self._headers, send)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(_NEARLY):
+            there = ", ".join(self._handlers)
+            await self._refuse(NotFound(f"there is no {scope['path'][:100]}; there are {there}"), send)
+            return
+        await self._rest(scope, receive, send)
 
     async def _score(self, policy: str, body: bytes) -> msgspec.Struct:
         return await self._desk.counter.ask(Score(policy=policy, request=self._score_body.decode(body)))

@@ -5,6 +5,7 @@ Decisions for different users are weighed in one go, which is several times quic
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from itertools import repeat
@@ -63,6 +64,8 @@ class Choice(NamedTuple):
     took_us: float
 
 
+_LOG = logging.getLogger(__name__)
+
 Decided = tuple["ScoreReply", "Signal"]
 _NEAR = 1e-6  # how far from 1 probabilities may sum up
 
@@ -75,7 +78,20 @@ def open_question(asked: Question, work: Work) -> ScoreReply | Open:
     request = asked.request
     profile = work.profile(request.user_id)
     memory = work.memory(asked.served.policy, request.user_id, asked.served.fresh)
-    return Open(asked, profile, memory, vectors(asked.served.policy.features, request, profile))
+    return Open(asked, profile, memory, _features(asked, profile))
+
+
+def _features(asked: Question, profile: Profile) -> Vectors:
+    """What a request is made into. Should that ever fail, it fails this one and not those in its batch."""
+    try:
+        return vectors(asked.served.policy.features, asked.request, profile)
+    except TipbenchError:
+        raise
+    except Exception as error:
+        _LOG.exception("a request could not be made into features")
+        raise PolicyFailed(
+            "the request could not be made into features; the service's log says why"
+        ) from error
 
 
 def decide_all(questions: Sequence[Open], work: Work) -> list[Decided | TipbenchError]:

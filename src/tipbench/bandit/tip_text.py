@@ -60,6 +60,7 @@ _COMMON = frozenset(_COMMON_TEXT.split())
 _FIRST_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NUMBER_WORDS = {
     **{word: n for n, word in enumerate(_FIRST_NUMBERS, start=1)},
+    "half an": 0.5,
     "a": 1,
     "an": 1,
     "fifteen": 15,
@@ -69,9 +70,10 @@ _NUMBER_WORDS = {
     "ninety": 90,
 }
 _UNITS = {"s": 1 / 60, "m": 1.0, "h": 60.0}
+# A unit may stand right behind digits, not behind a word: "ah" is no hour.
 _DURATION = re.compile(
-    rf"\b(half an hour|(?:\d{{1,4}}(?:[.,]\d{{1,2}})?|{'|'.join(_NUMBER_WORDS)})[\s-]?"
-    r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|h)\b)",
+    rf"\b(?:(\d{{1,4}}(?:[.,]\d{{1,2}})?)[\s-]?|({'|'.join(_NUMBER_WORDS)})[\s-])"
+    r"(seconds?|secs?|minutes?|mins?|hours?|hrs?|h)\b",
 )
 _NEUTRAL_MINUTES = 15.0
 _LARGEST_RATIO = 16.0
@@ -127,17 +129,14 @@ def _kind(said: list[str]) -> str:
 
 
 def _effort(folded: str, length: int) -> float:
-    minutes = max((_minutes(match) for match in _DURATION.findall(folded)), default=0.0)
+    minutes = max((_minutes(*parts) for parts in _DURATION.findall(folded)), default=0.0)
     if minutes > 0.0:
         return _bounded(math.log(minutes / _NEUTRAL_MINUTES) / math.log(_LARGEST_RATIO))
     return _bounded((length - _NEUTRAL_WORDS) / _NEUTRAL_WORDS)
 
 
-def _minutes(named: str) -> float:
-    if named == "half an hour":
-        return 30.0
-    number, unit = re.findall(r"[\d.,]+|[^\W\d]+", named)
-    count = _NUMBER_WORDS.get(number) or float(number.replace(",", "."))
+def _minutes(digits: str, word: str, unit: str) -> float:
+    count = float(digits.replace(",", ".")) if digits else _NUMBER_WORDS[word]
     return count * _UNITS[unit[0]]
 
 
