@@ -118,8 +118,11 @@ def test_whoever_was_away_for_longer_than_the_log_is_kept_is_told(tmp_path: Path
             missed, following = first(told, 2)
         with stream(service, 3) as told:
             (kept,) = first(told, 1)
+        with stream(service, 0) as told:
+            all_missed, _ = first(told, 2)
         with stream(service) as told:
             (oldest,) = first(told, 1)
+    assert (all_missed.event, all_missed.data) == ("gap", {"after": 0, "next": 4})
     assert (missed.event, missed.id, missed.data) == ("gap", 3, {"after": 1, "next": 4})
     assert [(one.event, one.id) for one in (following, kept, oldest)] == [("serve", 4)] * 3
 

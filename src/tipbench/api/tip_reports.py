@@ -94,18 +94,20 @@ async def signals(
     service: TheService,
     _who: Caller,
     last_event_id: Annotated[str, Header()] = "",
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="the number of the last one you saw")] = 0,
+    after: Annotated[
+        int | None, Query(ge=0, le=_LARGEST, description="the number of the last one you saw")
+    ] = None,
 ) -> Response:
     """What was served and what shadows said, as it happens, from a number on: who was away misses none.
 
     Each message has the number as its id, the signal (`serve`, `shadow:NAME`, `reset`) as its type, and a
-    JSON object. `Last-Event-ID` goes before `after`. Where the log has been compacted beyond that number, a
-    message of the type `gap` says how far; also where it has not come to that number, as it is another log:
-    then that is told from its beginning.
+    JSON object. `Last-Event-ID` goes before `after`; without either it begins with the oldest. Where the log
+    has been compacted beyond the number, a message of the type `gap` says how far; also where it has not come
+    to that number, as it is another log: then that is told from its beginning.
     """
     seen = int(last_event_id) if re.fullmatch(r"[0-9]{1,18}", last_event_id) else after
     await service.desk.opened()
-    pages = await service.desk.signals(after=seen, quiet_s=_QUIET_S)
+    pages = await service.desk.signals(after=seen or 0, quiet_s=_QUIET_S)
     return StreamingResponse(
         _stream(pages, seen),
         media_type="text/event-stream",
@@ -113,7 +115,7 @@ async def signals(
     )
 
 
-async def _stream(pages: AsyncIterator[list[Entry]], seen: int) -> AsyncIterator[str]:
+async def _stream(pages: AsyncIterator[list[Entry]], seen: int | None) -> AsyncIterator[str]:
     """In pieces of many messages: each piece takes far longer to send than a message takes to make.
 
     A log that cannot be read any more ends it: readers come back by themselves, with what they saw last.
@@ -121,14 +123,16 @@ async def _stream(pages: AsyncIterator[list[Entry]], seen: int) -> AsyncIterator
     yield f"retry: {_RETRY_MS}\n\n"
     try:
         async for page in pages:
-            missed = _gap(seen, page[0].seq) if page and 0 < seen != page[0].seq - 1 else ""
+            missed = _missed(seen, page[0].seq) if page else ""
             yield missed + "".join(map(_message, page)) or ": quiet\n\n"
             seen = page[-1].seq if page else seen
     except Unavailable as error:
         yield f": {error}\n\n"
 
 
-def _gap(seen: int, following: int) -> str:
+def _missed(seen: int | None, following: int) -> str:
+    if seen is None or seen == following - 1:
+        return ""
     data = json.dumps({"after": seen, "next": following}, separators=(",", ":"))
     return f"id: {following - 1}\nevent: gap\ndata: {data}\n\n"
 
