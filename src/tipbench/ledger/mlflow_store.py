@@ -290,9 +290,10 @@ class Store:
         pauses: tuple[float, ...] = _PAUSES_S,
     ) -> T:
         """What MLflow answers. Before asking again, `perhaps_done` tells whether the first try did it."""
+        errors = _mlflow().errors  # not below: an interrupt may come while they are being imported
         try:
             return self._ask(ask)
-        except _mlflow().errors as error:
+        except errors as error:
             if not pauses or not is_transient(error):
                 # `from None`: what MLflow says may hold the password of the address
                 raise fault(error, self.address) from None
