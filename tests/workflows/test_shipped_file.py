@@ -43,7 +43,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, raw: bytes) -> None:
     with pytest.raises(StoreUnusable, match="is damaged") as refusal:
         read_filed(tmp_path)
     assert str(tmp_path / FILE) in str(refusal.value)
-    assert "`tipbench ship --status`" in str(refusal.value)
+    assert "`tipbench ship --status --suite SUITE`" in str(refusal.value)
 
 
 @pytest.mark.parametrize(

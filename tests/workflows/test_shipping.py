@@ -141,7 +141,8 @@ def test_what_nobody_judged_says_what_to_do(home: Path) -> None:
         ship(settings(), experiment="not judged", cell="b:500m/v1")
     done = ship(settings(), experiment="not judged", cell="b:500m/v1", insist=True)
     assert (done.mean, done.low, done.ground) == (None, None, None)
-    assert done.cautions == ("Nobody has judged b:500m with v1.",)
+    assert done.cautions[0] == "Nobody has judged b:500m with v1."
+    assert done.cautions[1].startswith("None of its tips was judged worth serving")
     assert open_ledger("", home=home).shipped("tip") == shipped() == done
 
 
@@ -199,7 +200,7 @@ def test_a_version_that_was_deleted_in_mlflow_cannot_be_gone_back_to(home: Path)
     ship(settings(), experiment="won")
     second = ship(settings(), experiment="won-by-the-small-one")
     open_ledger("", home=home)._store._client.delete_model_version(model_name("tip"), "1")
-    with pytest.raises(NotFound, match="version 1 of 'tipbench-tip', which version 2 replaced, is not at"):
+    with pytest.raises(NotFound, match="version 1 of 'tipbench-tip', which was shipped before, is not at"):
         roll_back(settings())
     assert shipped() == second
 
@@ -268,6 +269,33 @@ def test_a_prompt_that_changed_since_is_refused(home: Path, tmp_path: Path) -> N
     assert filed is not None
     assert (filed.suite, done.suite_id) == (str(folder), "mine")
     assert refreshed(settings()) == filed
+
+
+def test_rolling_back_goes_to_the_suite_that_was_served_before(home: Path, tmp_path: Path) -> None:
+    """Step by step through all that this machine served, whichever suite it was of."""
+    folder = own_suite(tmp_path)
+    mine = settings(suite=str(folder))
+    plant("mine", quality={BIG: 3.0, SMALL: 3.0}, suite=str(folder))
+    judge(open_ledger("", home=home), "mine", ANNA, lambda _run, _slot: 9)
+    tip = ship(settings(), experiment="won")
+    other = ship(mine, experiment="mine", cell="b:500m/v1")
+    newer = ship(mine, experiment="mine", cell="a-big:1b/v1")
+    again = ship(settings(), experiment="tied", recommended=True)
+    assert (other.suite_id, other.version, again.version) == ("mine", 1, 2)
+    assert [roll_back(settings()) for _ in range(2)] == [newer, other]
+    filed = read_filed(home)
+    assert filed is not None
+    assert filed.suite == str(folder)
+    assert roll_back(settings()) == tip == shipped() == open_ledger("", home=home).shipped("tip")
+    with pytest.raises(NotFound, match="nothing before it"):
+        roll_back(settings())
+
+
+def test_an_experiment_without_a_tip_says_so(home: Path) -> None:
+    """There is no combination to list, and the name that was typed is not to blame."""
+    plant("empty", quality={BIG: 3.0}, changed=lambda result: replace(result, reading=None, candidates=()))
+    with pytest.raises(NotFound, match="no combination of experiment 'empty' has a tip that can be read"):
+        ship(settings(), experiment="empty", cell="a-big:1b/v1", insist=True)
 
 
 def own_suite(tmp_path: Path) -> Path:

@@ -61,7 +61,7 @@ def migrate(source: str, target: str, *, replace: bool = False) -> Migrated:
 def compact(*, keep_days: float, tell: Callable[[int, int], None] | None = None) -> int:
     """Drop entries of the log that are older than that; how many. `tell` hears how far it is."""
     if not 0 < keep_days <= 36_500:
-        raise BadInput(f"--keep-days: {keep_days:g} is not between 0 and 36500")
+        raise BadInput(f"--keep-days: {keep_days:g} is not above 0 and up to 36500")
     before_ms = time.time_ns() // 1_000_000 - int(keep_days * _DAY_MS)
     with opened() as books:
         return upkeep.compact(books, before_ms=before_ms, tell=tell)

@@ -22,16 +22,28 @@ _SHAPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (
 
 
 @dataclass(frozen=True, kw_only=True)
+class Before:
+    """A version of another suite, which this machine served until a version of the next one was shipped."""
+
+    suite_id: str
+    suite: str
+    version: int
+    until: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Filed:
     """What the file holds: the shipping, the suite it is generated with, and tips by kind of scenario.
 
     `suite` is a name or a folder, empty where it is not at hand. `ledger` is where the shipping is recorded.
+    `before` are the suites that were served before this one, the last one last.
     """
 
     shipped: Shipped
     suite: str
     ledger: str
     kinds: tuple[Kind, ...]
+    before: tuple[Before, ...] = ()
 
 
 def read_filed(folder: Path) -> Filed | None:
@@ -50,7 +62,7 @@ def read_filed(folder: Path) -> Filed | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreUnusable(
             f"{path} is damaged, or was written by a newer tipbench: restore it, or delete it and run "
-            "`tipbench ship --status`, which takes it anew from MLflow"
+            "`tipbench ship --status --suite SUITE` with the suite that was shipped: MLflow has it still"
         ) from None
 
 
@@ -101,6 +113,7 @@ def _filed(data: Any) -> Filed:  # noqa: ANN401 - whatever the file holds
         suite=data["suite"],
         ledger=data["ledger"],
         kinds=tuple(Kind(**_checked(Kind, kind)) for kind in kinds),
+        before=tuple(Before(**_checked(Before, one)) for one in data.get("before", ())),
     )
 
 

@@ -33,7 +33,7 @@ from tipbench.workflows.facts import combinations
 from tipbench.workflows.judged import judged_experiment, read_judged, suite_of
 from tipbench.workflows.recording import the_ledger
 from tipbench.workflows.scenario_kinds import Kind, kind_of_scenario
-from tipbench.workflows.shipped_file import Filed, read_filed, write_filed
+from tipbench.workflows.shipped_file import Before, Filed, read_filed, write_filed
 from tipbench.workflows.shipping_choice import choose
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 30.0
 _MOST_TIPS = 20
+_NO_TIPS = (
+    "None of its tips was judged worth serving: there is none for the app until the engine has written some."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +88,13 @@ def ship(
     _check_prompt(suite, runs[0], experiment)
     new = _described(state, report, suite, runs, choice)
     kinds = _kinds(state, new, suite)
+    if not any(kind.tips for kind in kinds):
+        new = replace(new, cautions=(*new.cautions, _NO_TIPS))
     place = _reference(suite)
     with _alone(home()):
         now = _put_in_force(state.ledger, new)
-        write_filed(home(), Filed(shipped=now, suite=place, ledger=state.ledger.uri, kinds=kinds))
+        filed = Filed(shipped=now, suite=place, ledger=state.ledger.uri, kinds=kinds)
+        write_filed(home(), replace(filed, before=_before(now)))
     return now
 
 
@@ -104,11 +110,36 @@ def roll_back(settings: Settings) -> Shipped:
         now = ledger.shipped(suite_id)
         if now is None:
             raise NotFound(f"nothing is shipped for the suite {suite_id!r} at {ledger.uri}: nothing to undo")
+        if held is not None and held.before and held.before[-1].until == now.version:
+            return _other_suite(ledger, settings, held)
         earlier = _earlier(ledger, now)
         filed = _filed(ledger, earlier, settings, held)
         ledger.set_shipped(suite_id, earlier.version)
         write_filed(home(), filed)
     return earlier
+
+
+def _other_suite(ledger: Ledger, settings: Settings, held: Filed) -> Shipped:
+    """Put back in force what was served of another suite before this one was shipped."""
+    last = held.before[-1]
+    earlier = _version(ledger, last.suite_id, last.version)
+    filed = _filed(ledger, earlier, replace(settings, suite=last.suite or settings.suite), None)
+    ledger.set_shipped(last.suite_id, earlier.version)
+    write_filed(home(), replace(filed, before=held.before[:-1]))
+    return earlier
+
+
+def _before(now: Shipped) -> tuple[Before, ...]:
+    """Which suites were served before this one, once it is shipped. A file that is damaged is replaced."""
+    try:
+        held = read_filed(home())
+    except StoreUnusable:
+        held = None
+    if held is None or held.shipped.suite_id == now.suite_id:
+        return held.before if held else ()
+    was = held.shipped
+    last = Before(suite_id=was.suite_id, suite=held.suite, version=was.version, until=now.version)
+    return (*held.before, last)
 
 
 def shipped(folder: Path | None = None) -> Shipped | None:
@@ -230,11 +261,15 @@ def _earlier(ledger: Ledger, now: Shipped) -> Shipped:
             f"version {now.version} ({now.combination}) is the first that was shipped for the suite "
             f"{now.suite_id!r} at {ledger.uri}: there is nothing before it to go back to"
         )
-    found = [one for one in ledger.shipments(now.suite_id) if one.version == now.replaces]
+    return _version(ledger, now.suite_id, now.replaces)
+
+
+def _version(ledger: Ledger, suite_id: str, version: int) -> Shipped:
+    found = [one for one in ledger.shipments(suite_id) if one.version == version]
     if not found:
         raise NotFound(
-            f"version {now.replaces} of {model_name(now.suite_id)!r}, which version {now.version} replaced, "
-            f"is not at {ledger.uri} any more; ship what you want with `tipbench ship --experiment NAME`"
+            f"version {version} of {model_name(suite_id)!r}, which was shipped before, is not at "
+            f"{ledger.uri} any more; ship what you want with `tipbench ship --experiment NAME`"
         )
     return found[0]
 
@@ -247,7 +282,8 @@ def _filed(ledger: Ledger, now: Shipped, settings: Settings, held: Filed | None)
         kinds = _kinds(read_judged(ledger, now.experiment), now, suite)
     except NotFound:
         kinds = tuple(kind_of_scenario(scenario) for scenario in suite.scenarios) if suite else ()
-    return Filed(shipped=now, suite=place, ledger=ledger.uri, kinds=kinds)
+    before = held.before if held else ()
+    return Filed(shipped=now, suite=place, ledger=ledger.uri, kinds=kinds, before=before)
 
 
 def _place(suite_id: str, settings: Settings, held: Filed | None) -> str:

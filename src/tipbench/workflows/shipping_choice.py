@@ -58,6 +58,10 @@ def cell_name(row: LeaderboardRow) -> str:
 def _named(report: Report, cell: str, *, insist: bool) -> Choice:
     typed = cell.strip()
     rows = {cell_name(row): row for row in report.board.rows}
+    if not rows:
+        raise NotFound(
+            f"--cell: no combination of experiment {report.title!r} has a tip that can be read; collect again"
+        )
     spoken = {str(row.combination): row for row in report.board.rows}
     row = rows.get(typed) or spoken.get(typed)
     if row is None:

@@ -176,8 +176,8 @@ class TipPool:
                 return pool
         what = f"the scenario {kinds[0].id!r}" if kinds and context.get("scenario") else "any scenario"
         raise Unavailable(
-            f"there is no tip for {what} of {served.name} yet: none was judged, and the engine has not "
-            "written one; see that it runs (`tipbench doctor`), then try again"
+            f"there is no tip for {what} of {served.name} yet: no judged one can be served, and the engine "
+            "has not written one; see that it runs (`tipbench doctor`), then try again"
         )
 
     def _nothing(self) -> TipbenchError:
@@ -235,6 +235,8 @@ class TipPool:
         old = self._served
         if old is not None and (old.filed.shipped, old.filed.ledger) == (filed.shipped, filed.ledger):
             new.fresh, new.asked, new.next_try = old.fresh, old.asked, old.next_try
+        else:
+            self._troubles.pop("engine", None)
         return new
 
     def _pooled(self, scenario: str, texts: Iterable[str]) -> tuple[PooledTip, ...]:
@@ -283,7 +285,7 @@ class TipPool:
     def _ask_engine(self, served: _Served) -> None:
         def keep(scenario: str, texts: tuple[str, ...], error: str | None) -> None:
             kept = self._keep(served, scenario, texts)
-            if error is not None or not kept:
+            if self._still(served) and (error is not None or not kept):
                 self._troubles["engine"] = error or _too_few(served, scenario)
 
         self._troubles.pop("engine", None)
@@ -297,13 +299,17 @@ class TipPool:
 
     def _wanted(self, served: _Served) -> Iterator[str]:
         """What is due, also what falls due meanwhile; no more once something else is shipped."""
-        while not self._ended and self._served is not None and self._served.fresh is served.fresh:
+        while not self._ended and self._still(served):
             scenario = _next_due(served, self._lifetime)
             if scenario is None:
                 return
             # Had the engine nothing to say, it is not asked the same again at once.
             served.next_try[scenario] = time.monotonic() + _TRY_AGAIN_AT * self._lifetime
             yield scenario
+
+    def _still(self, served: _Served) -> bool:
+        """Whether nothing else was shipped meanwhile."""
+        return self._served is not None and self._served.fresh is served.fresh
 
     def _keep(self, served: _Served, scenario: str, texts: tuple[str, ...]) -> bool:
         """Serve them from now on. A single one where more were asked for leaves nothing to choose: False."""
