@@ -63,7 +63,7 @@ _SENTENCES = {
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "json_invalid": "the body is not JSON",
-    "model_attributes_type": "the body must be a JSON object",
+    "model_attributes_type": "send a JSON object, with Content-Type: application/json",
 }
 _LONGEST = 2000
 

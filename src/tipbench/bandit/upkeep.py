@@ -47,7 +47,9 @@ class Widening:
     @classmethod
     def between(cls, source: Policy, target: Policy) -> Widening:
         mine, theirs = source.fresh().own, target.fresh().own
-        if mine is None or theirs is None or source.name == target.name:
+        if source.name == target.name:
+            raise BadInput(f"{source.name} cannot be copied into itself: name two policies")
+        if mine is None or theirs is None:
             raise BadInput(
                 f"{source.name} cannot be copied into {target.name}: both must keep state of users"
             )
