@@ -4,7 +4,7 @@ FROM python:3.12-slim-bookworm
 RUN useradd --create-home --uid 10001 tipbench && install -d -o tipbench -g tipbench /data
 WORKDIR /opt/tipbench
 COPY requirements/run.txt requirements/run.txt
-RUN pip install --no-cache-dir --require-hashes -r requirements/run.txt
+RUN pip install --no-cache-dir --no-deps --require-hashes -r requirements/run.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .

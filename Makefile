@@ -7,6 +7,8 @@ DEV_READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
   --no-emit-find-links --no-header
+# The pinned files are whole. Left to look for more, pip would find newer releases of what they pin and refuse those.
+PINNED := --no-deps --require-hashes -r requirements
 OURS := pyproject.toml requirements/build.in
 AIRFLOW := .venv-airflow
 AIRFLOW_READY := $(AIRFLOW)/.ready
@@ -23,13 +25,13 @@ $(READY): pyproject.toml requirements/run.txt
 	  { echo "tipbench needs Python 3.10 or newer: make setup PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); PYTHON=$(PYTHON) ./.ci/python-venv && $(PYTHON) -m venv $(VENV); }
 	@echo "installing tipbench and its engine into $(VENV) (about 600 MB)"
-	$(PIP) --require-hashes -r requirements/run.txt
+	$(PIP) $(PINNED)/run.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/tipbench engine pull
 	@touch $(READY)
 
 $(DEV_READY): $(READY) requirements/dev.txt
-	$(PIP) --require-hashes -r requirements/dev.txt
+	$(PIP) $(PINNED)/dev.txt
 	@PYTHON=$(BIN)/python ./.ci/browser
 	@./.ci/postgres
 	@touch $(DEV_READY)
@@ -37,7 +39,7 @@ $(DEV_READY): $(READY) requirements/dev.txt
 $(AIRFLOW_READY): $(READY) requirements/airflow.txt
 	@rm -rf $(AIRFLOW) && $(PYTHON) -m venv $(AIRFLOW)
 	@echo "installing Airflow into $(AIRFLOW) (about 300 MB), for the tests of the DAG alone"
-	$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/airflow.txt
+	$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check $(PINNED)/airflow.txt
 	@touch $(AIRFLOW_READY)
 
 demo: setup ## bench a real model and show a leaderboard
