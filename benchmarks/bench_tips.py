@@ -198,14 +198,14 @@ def _beside_shadows(options: Options) -> list[Measure]:
 
 def _steps() -> list[Measure]:
     """Decoding, deciding and encoding alone, in this process, as the service does it: decisions that are in
-    flight together are weighed together. The bar is for those; one by itself is told beside it.
+    flight together are weighed together, and one that has no company by itself. Texts have no bar.
     """
     return [
         Measure(
             what=f"decode, decide ({name}, {form}, {together} together), encode, CPU",
             value=_step_us(name, features=form == "features", together=together),
             unit="µs",
-            bar=STEPS_BAR_US if form == "features" and together == IN_FLIGHT else None,
+            bar=STEPS_BAR_US if form == "features" else None,
         )
         for form in ("features", "texts")
         for name in ("egreedy-v2", "hybrid")

@@ -10,9 +10,14 @@ from rich.table import Table as RichTable
 
 from report_samples import sample_report
 from tipbench.compare.leaderboard import rank
-from tipbench.compare.table import Table, leaderboard_table, report_table
+from tipbench.compare.report import Facts
+from tipbench.compare.scores import Combination
+from tipbench.compare.table import Table, report_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tipbench.compare.leaderboard import Leaderboard
     from tipbench.compare.scores import Row
 
 VALUES: dict[str, list[float]] = {"one": [11, 9, 12, 8], "two": [8, 12, 9, 10], "bad": [1, 2, 1, 1.5]}
@@ -21,40 +26,43 @@ TIED: list[Row] = [
 ]
 
 
+def table_of(board: Leaderboard, facts: Mapping[Combination, Facts] | None = None) -> Table:
+    """The table of a report of which nothing is known but this."""
+    return report_table(replace(sample_report(), board=board, facts=facts or {}, scales=()))
+
+
 def test_every_row_has_a_text_for_every_column() -> None:
-    """The table is square, with extra columns last and a dash for what is not known."""
-    table = leaderboard_table(
+    """The table is square, with what was measured last and a dash for what is not known."""
+    table = table_of(
         rank([*TIED, ("new", "v1", "s0", None)]),
-        {("one", "v1"): {"tok/s": "67", "memory": "0.2 GB"}, ("bad", "v1"): {"tok/s": "9", "steps": "3"}},
+        {
+            Combination("one", "v1"): Facts(tokens_per_s=67.0, memory_bytes=200_000_000),
+            Combination("bad", "v1"): Facts(tokens_per_s=9.0),
+        },
     )
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    assert [column.title for column in table.columns][-3:] == ["tok/s", "memory", "steps"]
-    assert [row[-3:] for row in table.rows] == [
-        ("67", "0.2 GB", "–"),
-        ("–", "–", "–"),
-        ("9", "–", "3"),
-        ("–", "–", "–"),
-    ]
+    assert [column.title for column in table.columns][-2:] == ["tok/s", "memory"]
+    assert [row[-2:] for row in table.rows] == [("67", "0.2 GB"), ("–", "–"), ("9.0", "–"), ("–", "–")]
     assert table.rows[-1][:4] == ("–", "new", "v1", "–")
 
 
 def test_tied_rows_share_the_first_rank() -> None:
     """Those that may be the best are all first; the next one keeps its place."""
-    table = leaderboard_table(rank(TIED))
+    table = table_of(rank(TIED))
     assert [row[0] for row in table.rows] == ["1=", "1=", "3"]
     assert table.marked == {0, 1}
 
 
 def test_a_winner_is_first_alone() -> None:
     """With a winner only that row is marked."""
-    table = leaderboard_table(rank([row for row in TIED if row[0] != "two"]))
+    table = table_of(rank([row for row in TIED if row[0] != "two"]))
     assert [row[0] for row in table.rows] == ["1", "2"]
     assert table.marked == {0}
 
 
 def test_numbers_are_short_and_never_certain() -> None:
     """Means have one digit, the range names its probability, and P(best) never reads 0 or 100 percent."""
-    table = leaderboard_table(rank(TIED, alpha=0.1))
+    table = table_of(rank(TIED, alpha=0.1))
     titles = [column.title for column in table.columns]
     assert "90 %" in titles
     assert table.rows[0][titles.index("mean")] == "10.0"
@@ -64,7 +72,7 @@ def test_numbers_are_short_and_never_certain() -> None:
 
 def test_an_empty_board_is_an_empty_table() -> None:
     """Nothing judged still has its headings."""
-    table = leaderboard_table(rank([]))
+    table = table_of(rank([]))
     assert table.rows == ()
     assert table.columns
 

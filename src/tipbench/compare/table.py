@@ -10,7 +10,7 @@ from tipbench.compare.figures import UNKNOWN
 from tipbench.compare.report import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tipbench.compare.leaderboard import Leaderboard, LeaderboardRow
     from tipbench.compare.report import Report
@@ -56,7 +56,11 @@ class Table:
 
 
 def report_table(report: Report, *, width: int | None = None) -> Table:
-    """The report's leaderboard with the scales, speed and memory that are known of any row."""
+    """The report's leaderboard, best first, with the scales, speed and memory that are known of any row.
+
+    Rows that may be the best share the rank 1; what is not known is a dash. With a `width` the least
+    important columns are left out until the rest fits; without one all are there.
+    """
     facts = [report.facts.get(row.combination, Facts()) for row in report.board.rows]
     measured = [
         *(_measured(name, [_scale(one, name) for one in facts], group="scales") for name in report.scales),
@@ -67,24 +71,6 @@ def report_table(report: Report, *, width: int | None = None) -> Table:
     ]
     known = [pair for pair in measured if any(text != UNKNOWN for text in pair[1])]
     return _fitted(_joined(_standing(report.board), known), width)
-
-
-def leaderboard_table(
-    board: Leaderboard,
-    extras: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
-    *,
-    width: int | None = None,
-) -> Table:
-    """The board's rows, best first, then the columns of `extras` (by model and prompt) as they come up.
-
-    Rows that may be the best share the rank 1; what is not known is a dash. With a `width` the least
-    important columns are left out until the rest fits; without one all are there.
-    """
-    extras = extras or {}
-    names = dict.fromkeys(name for columns in extras.values() for name in columns)
-    known = [extras.get(row.combination, {}) for row in board.rows]
-    measured = [_measured(name, [one.get(name, UNKNOWN) for one in known], group="speed") for name in names]
-    return _fitted(_joined(_standing(board), measured), width)
 
 
 def first_rows(board: Leaderboard) -> frozenset[int]:

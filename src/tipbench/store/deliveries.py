@@ -76,13 +76,6 @@ class Deliveries:
             row = db.execute("SELECT * FROM delivery WHERE key = ?", (storable(key),)).fetchone()
         return None if row is None else record(Delivery, row)
 
-    def next_due_ms(self) -> int | None:
-        """When the next message is due; None where none waits."""
-        with self._database.reading() as db:
-            row = db.execute("SELECT min(next_ms) AS due FROM delivery WHERE state = 'waiting'").fetchone()
-        due: int | None = row["due"]
-        return due
-
     def sent(self, claimed: Delivery, *, status: int, now_ms: int) -> bool:
         """The receiver took it. False where the claim had run out and another has it, or is done with it."""
         return self._tell(claimed, state="sent", status=status, error="", next_ms=now_ms, ended_ms=now_ms)
