@@ -159,7 +159,8 @@ def _without_a_disk(options: Options, *, rate: float, seconds: int) -> list[Meas
 
 def _disk_ms(file: Path, *, seconds: int) -> float:
     longest = 0.0
-    with file.open("wb", buffering=0) as probe:
+    _write_down(file, bytes(4096))
+    with file.open("r+b", buffering=0) as probe:
         for _ in range(PROBE_PER_S * seconds):
             time.sleep(1 / PROBE_PER_S)
             begun = time.perf_counter()
@@ -168,6 +169,14 @@ def _disk_ms(file: Path, *, seconds: int) -> float:
             os.fdatasync(probe.fileno())
             longest = max(longest, time.perf_counter() - begun)
     return longest * 1000
+
+
+def _write_down(file: Path, data: bytes) -> None:
+    """And have it on the disk: what is written later would wait behind it."""
+    with file.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
 
 
 def _beside_shadows(options: Options) -> list[Measure]:
@@ -315,7 +324,7 @@ def _load(
     """
     count = count or len(bodies)
     file = options.work / f"bodies-{server.port}.jsonl"
-    file.write_bytes(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
+    _write_down(file, b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
     before = server.cpu_s()
     command = [
         sys.executable,
