@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,13 @@ def test_a_request_has_its_number() -> None:
     """The same seed and request give the same number, any other one another."""
     assert draws.uniform(b"seed", "r") == draws.uniform(b"seed", "r")
     assert len({draws.uniform(seed, name) for seed in (b"a", b"b") for name in ("r", "q", "ü")}) == 6
+
+
+def test_a_seed_may_be_any_bytes() -> None:
+    """What an environment holds that is no text is a seed like any other; text stands for its UTF-8."""
+    odd = [os.fsdecode(raw) for raw in (b"\xff", b"\xfe\xff", "ü".encode())]
+    assert len({draws.seed_of(text) for text in odd}) == 3
+    assert draws.seed_of(odd[2]) == draws.seed_of("ü")
 
 
 def test_the_numbers_are_uniform() -> None:

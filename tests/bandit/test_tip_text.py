@@ -79,6 +79,27 @@ def test_words_are_folded() -> None:
     assert tip_text.words("The REPORT – for the ﬁrst_Straße!") == {"report", "first", "strasse"}
 
 
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [
+        ("İş listesi", "iş LİSTESİ"),
+        ("שָׁלוֹם", "שלום"),
+        ("نُسَخ", "نسخ"),
+        ("cafe\u0301", "café"),
+        ("1️⃣ tea ☕️", "1 tea"),
+    ],
+)
+def test_marks_make_no_difference(text: str, alike: str) -> None:
+    """A dot that folding leaves, vowels that may be left out, how an accent or an emoji is encoded."""
+    assert tip_text.read(text) == tip_text.read(alike)
+
+
+def test_marks_cut_no_word() -> None:
+    """Vowel signs are marks in many scripts: tips that share letters, and no word, have no word in common."""
+    assert len(tip_text.words("रिपोर्ट लिखें")) == 2
+    assert tip_text.words("रिपोर्ट लिखें").isdisjoint(tip_text.words("रोटी पकाएं"))
+
+
 PIECES = st.lists(
     st.sampled_from([*"aAh-.,½٣ ", "an", "half", "ten", "ninety", "2", "1,5", "hour", "hrs", "min", "secs"]),
     max_size=8,

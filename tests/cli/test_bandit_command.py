@@ -54,6 +54,14 @@ def test_statistics_are_shown(served: Books) -> None:
     assert "task_overlap_load" in anna.out
 
 
+@pytest.mark.parametrize("user", ["", "a" * 201, os.fsdecode(b"\xff")])
+def test_no_user_is_called_so(served: Books, user: str) -> None:
+    """An id that the service takes from nobody is refused in a sentence."""
+    refused = tipbench("bandit", "stats", "--user", user)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("tipbench: user_id ")
+
+
 def test_an_export_goes_to_a_file_or_a_pipe(served: Books, tmp_path: Path) -> None:
     """Both forms; a file that is there is not replaced unasked."""
     out = tmp_path / "log.csv"

@@ -113,10 +113,18 @@ def words(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _read(text: str) -> Reading:
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = _folded(text)
     said = _WORD.findall(folded)[:_MOST_WORDS]
     telling = frozenset(word for word in said if word not in _COMMON)
     return Reading(kind=_kind(said), effort=_effort(folded, len(said)), words=telling)
+
+
+def _folded(text: str) -> str:
+    """Without case and typography, and without marks on letters: at those, words would be cut in two."""
+    folded = unicodedata.normalize("NFKC", text).casefold()[:_MOST_CHARACTERS]
+    if folded.isascii():
+        return folded
+    return "".join([letter for letter in folded if not unicodedata.category(letter).startswith("M")])
 
 
 def _kind(said: list[str]) -> str:

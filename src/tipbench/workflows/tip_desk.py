@@ -43,7 +43,7 @@ ROUTES = {"egreedy/v2" if name == "egreedy-v2" else name: name for name in NAMES
 RECOMMEND = "recommend"
 _LOOK_EVERY_S = 1.0
 # Who reads a long log from its beginning does so in little pieces, with a rest after each: they are worked on
-# where everybody else is answered.
+# where everybody else is answered. One rests after the other, so that many read no more in a second than one.
 _PAGE = 100
 _REST_S = 0.01
 
@@ -211,6 +211,7 @@ class _Open:
         self.pool = TipPool(settings, kind_of=tip_text.kind_of, folder=folder)
         self._wakers: tuple[_Waker, ...] = ()
         self._ended = threading.Event()
+        self._resting = asyncio.Lock()
         specs = [
             ShadowSpec(name=name, policy=one.policy, apprentice=one.apprentice)
             for name, one in shadows.items()
@@ -268,7 +269,8 @@ class _Open:
                     yield entries
                     after, waited = entries[-1].seq if entries else after, 0.0
                 if len(entries) == _PAGE:
-                    await asyncio.sleep(_REST_S)
+                    async with self._resting:
+                        await asyncio.sleep(_REST_S)
         finally:
             self._wakers = tuple(one for one in self._wakers if one is not waker)
 
