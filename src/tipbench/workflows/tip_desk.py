@@ -270,7 +270,7 @@ class _Open:
                     after, waited = entries[-1].seq if entries else after, 0.0
                 if len(entries) == _PAGE:
                     async with self._resting:
-                        await asyncio.sleep(_REST_S)
+                        await asyncio.sleep(0.0 if self._ended.is_set() else _REST_S)
         finally:
             self._wakers = tuple(one for one in self._wakers if one is not waker)
 
