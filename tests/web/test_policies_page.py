@@ -87,6 +87,19 @@ def test_a_gate_that_would_be_refused_has_no_button(pages: Api, changes: dict[st
     assert "Promote hybrid" not in text
 
 
+def test_a_log_that_said_nothing_has_no_numbers(pages: Api) -> None:
+    """No estimate of no decisions; what the log may do is said."""
+    said = "no decision with a reward was logged, so the log says nothing"
+    record = gate_record()
+    nothing = {"n": 0, "users": 0, "effective": 0.0}
+    record["verdict"]["off_policy"] = {"stance": "neutral", "reason": said, **nothing}
+    keep(record, home() / "gates")
+    text = text_of(pages.admin.get("/policies").text)
+    assert f"Neutral: {said}." in text
+    assert "The log can veto" in text
+    assert "from 0 decisions" not in text
+
+
 def test_a_gate_that_is_not_there_is_a_page_that_says_so(pages: Api) -> None:
     """404 for an id that nobody has, 422 for what is none."""
     assert pages.admin.get(f"/policies?gate={'0' * 16}").status_code == 404
