@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from api_world import Api
 
 
-def serve(api: Api, route: str, count: int, *, event: str = "completed") -> None:
+def serve(api: Api, route: str, count: int, *, event: str = "completed", users: int = 7) -> None:
     tips = [{"id": kind, "kind": kind, "text": text} for kind, text in zip(KINDS, TEXTS, strict=True)]
     for at in range(count):
-        asked = {"user_id": f"u{at % 7}", "context": {"hour": at % 24}, "candidates": tips}
+        asked = {"user_id": f"u{at % users}", "context": {"hour": at % 24}, "candidates": tips}
         made = api.admin.post(route, json=asked).json()
         told = {"decision_id": made["decision_id"], "reward_id": "1", "event": event}
         assert api.admin.post("/reward", json=told).status_code == 200

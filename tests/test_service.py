@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
+from tipbench.errors import Unavailable
 from tipbench.service import _listening
 from tipbench.store import Job, Store
 from tipbench.workflows.job_process import JobFolder
@@ -28,6 +31,18 @@ def test_answers_are_sent_at_once() -> None:
             accepted, _ = listening.accept()
             with accepted:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_where_it_cannot_listen_it_says_what_helps() -> None:
+    """Another port where one is taken; another host where it is none of this machine's."""
+    with _listening(ServiceConfig(port=0)) as taken:
+        port = taken.getsockname()[1]
+        said = f"cannot listen on 127.0.0.1:{port} (Address already in use); choose another --port"
+        with pytest.raises(Unavailable, match=f"^{re.escape(said)}$"):
+            _listening(ServiceConfig(port=port))
+    for host in ("nowhere.invalid", "192.0.2.1"):
+        with pytest.raises(Unavailable, match=r"\([^()]+\); give --host an address of this machine$"):
+            _listening(ServiceConfig(host=host, port=0))
 
 
 def test_the_service_ends_at_once_though_somebody_watches(home: Path, tmp_path: Path) -> None:

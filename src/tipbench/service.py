@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 LARGEST_BODY = 25_000_000
 _LARGEST_LOGIN = 100_000
 _LAST_ANSWERS_S = 3.0
+_NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL)
 _COLLECT_AT = (10_000, 20, 100)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
@@ -294,13 +296,20 @@ def _listening(config: ServiceConfig) -> socket.socket:
     try:
         listening = socket.create_server((config.host, config.port), family=family)
     except OSError as error:
-        raise Unavailable(
-            f"cannot listen on {_shown(config.host)}:{config.port} ({error.strerror}); choose another --port"
-        ) from None
+        raise _not_heard(config, error) from None
     # asyncio does this only for sockets that name their protocol, which this one does not; without it the end
     # of every answer waits 40 ms for the client to say that it has seen the beginning.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+def _not_heard(config: ServiceConfig, error: OSError) -> Unavailable:
+    """Why, and what to give instead: where an address is not this machine's, no other port helps."""
+    said = str(error.strerror).partition(" (while")[0]  # Python repeats the address there
+    instead = "choose another --port"
+    if error.errno == errno.EADDRNOTAVAIL or error.errno in _NO_SUCH_NAME:
+        instead = "give --host an address of this machine"
+    return Unavailable(f"cannot listen on {_shown(config.host)}:{config.port} ({said}); {instead}")
 
 
 def check_reach(host: str, *, exposed: bool, has_token: bool) -> None:

@@ -43,14 +43,16 @@ def served(fresh_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Books]
 
 
 def test_statistics_are_shown(served: Books) -> None:
-    """As a table, as JSON, and of one user with weights by name."""
+    """As a table, as JSON, and of one user; whose the weights are is said."""
     shown = tipbench("bandit", "stats")
     assert shown.code == 0, shown.err
     assert "egreedy-v2" in shown.out
     found = json.loads(tipbench("bandit", "stats", "--json").out)
     (egreedy,) = [one for one in found["policies"] if one["policy"] == "egreedy"]
     assert (egreedy["decisions"], egreedy["rewards"], egreedy["mean_reward"]) == (2, 2, 0.5)
+    assert "egreedy: mean weights of 2 users" in shown.out
     anna = tipbench("bandit", "stats", "--user", "anna")
+    assert "egreedy: weights of anna" in anna.out
     assert "task_overlap_load" in anna.out
 
 

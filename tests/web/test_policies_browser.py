@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +45,22 @@ def test_axe_finds_nothing_with_much_on_the_page(
         assert faults(page) == []
         assert page.evaluate(WIDTH) <= width
         page.keyboard.press("Escape")
+
+
+def test_the_table_of_a_trial_fits_a_tablet(page_of: Opened, site: Site) -> None:
+    """Its last column holds what the others are measured by: nobody has to look for it to the side."""
+    gate_id = keep(gate_record(), home() / "gates")
+    asked = {"policy": "hybrid", "gate": gate_id, "canary": 0.5}
+    assert site.api.admin.post("/api/policies/promote", json=asked).status_code == 200
+    for event in ("completed", "dismissed"):
+        serve(site.api, "/recommend", 40, event=event, users=20)
+    page = page_of("/policies", width=768)
+    deadline = time.monotonic() + 20
+    while "a difference of" not in page.locator("#active").inner_text() and time.monotonic() < deadline:
+        page.reload()  # the trial is looked at now and then
+    table = page.get_by_role("region", name="The trial, the table")
+    assert "of 0" not in table.inner_text()
+    assert table.evaluate("(it) => it.scrollWidth <= it.clientWidth")
 
 
 def test_from_a_gate_to_a_promotion_and_back(page_of: Opened) -> None:

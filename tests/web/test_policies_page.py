@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,6 +89,19 @@ def test_a_gate_that_would_be_refused_has_no_button(pages: Api, changes: dict[st
     assert "Promote hybrid" not in text
 
 
+def test_a_log_that_said_nothing_has_no_numbers(pages: Api) -> None:
+    """No estimate of no decisions; what the log may do is said."""
+    said = "no decision with a reward was logged, so the log says nothing"
+    record = gate_record()
+    nothing = {"n": 0, "users": 0, "effective": 0.0}
+    record["verdict"]["off_policy"] = {"stance": "neutral", "reason": said, **nothing}
+    keep(record, home() / "gates")
+    text = text_of(pages.admin.get("/policies").text)
+    assert f"Neutral: {said}." in text
+    assert "The log can veto" in text
+    assert "from 0 decisions" not in text
+
+
 def test_a_gate_that_is_not_there_is_a_page_that_says_so(pages: Api) -> None:
     """404 for an id that nobody has, 422 for what is none."""
     assert pages.admin.get(f"/policies?gate={'0' * 16}").status_code == 404
@@ -105,3 +120,17 @@ def test_damage_is_told_and_hides_nothing_else(pages: Api) -> None:
     assert "a" * 16 in text
     assert "hybrid against egreedy on tip" in text
     assert "is in force cannot be read" in text
+
+
+def test_what_is_damaged_of_one_user_does_not_hide_which_policy_is_in_force(pages: Api) -> None:
+    """It is named, once; the policy, how it came to be, and the way back are there."""
+    gate_id = keep(gate_record(), home() / "gates")
+    promoted = pages.admin.post("/api/policies/promote", json={"policy": "hybrid", "gate": gate_id})
+    assert promoted.status_code == 200
+    serve(pages, "/score/egreedy", 7)
+    with closing(sqlite3.connect(home() / "tips.db")) as books, books:
+        assert books.execute("UPDATE memories SET body = x'01' WHERE user_id = 'u3'").rowcount == 1
+    text = text_of(pages.admin.get("/policies").text)
+    assert text.count("hat egreedy has learned about user") == 1
+    assert "hybrid is on trial with 10 % of the users" in text
+    assert "Roll back" in text

@@ -49,9 +49,11 @@ def _print_standing(found: Standing) -> None:
     titles = ("policy", "features", "decisions", "explored", "rewards", "mean reward")
     print_rows(titles, [_row(one) for one in found.policies], right=titles[2:])
     for one in found.policies:
-        for whose, weights in (("this user", one.weights), ("all users", one.pooled_weights)):
+        mean = f"mean weights of {count(one.weights_of, 'user')}"
+        own = mean if found.user_id is None else f"weights of {found.user_id}"
+        for whose, weights in ((own, one.weights), ("weights that all users share", one.pooled_weights)):
             if weights is not None:
-                heading(f"{one.policy}: weights of {whose}")
+                heading(f"{one.policy}: {whose}")
                 print_rows(("feature", "weight"), [(name, f"{w:+.4f}") for name, w in weights.items()])
     if found.shadows:
         heading("shadows")

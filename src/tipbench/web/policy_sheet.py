@@ -130,18 +130,19 @@ def _policy_row(one: Mapping[str, Any], tags: tuple[str, ...]) -> PolicyRow:
 
 def learned(serving: Mapping[str, Any]) -> list[Learned]:
     """The weights of every policy that has learned any."""
-    found = []
-    for one in serving["policies"].values():
-        each = ("weights", f"mean of {figures.count(one['weights_of'], 'user')}")
-        for field, of in (("pooled_weights", "shared by all users"), each):
-            if one[field]:
-                found.append(Learned(policy=one["policy"], of=of, weights=_weights(one[field])))
-    return found
+    return [each for one in serving["policies"].values() for each in _learned(one)]
 
 
-def _weights(weights: Mapping[str, float]) -> tuple[Weight, ...]:
-    """Bars to one scale within a policy; the numbers stand beside them."""
-    most = max(map(abs, weights.values())) or 1.0
+def _learned(one: Mapping[str, Any]) -> list[Learned]:
+    """Bars to one scale within a policy, what is shared and what is not; the numbers stand beside them."""
+    by_user = ("weights", f"mean of {figures.count(one['weights_of'], 'user')}")
+    fields = (("pooled_weights", "shared by all users"), by_user)
+    each = [(of, one[field]) for field, of in fields if one[field]]
+    most = max((abs(value) for _, weights in each for value in weights.values()), default=0.0) or 1.0
+    return [Learned(policy=one["policy"], of=of, weights=_weights(weights, most)) for of, weights in each]
+
+
+def _weights(weights: Mapping[str, float], most: float) -> tuple[Weight, ...]:
     return tuple(_weight(name, value, most) for name, value in weights.items())
 
 

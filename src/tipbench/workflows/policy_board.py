@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tipbench.bandit.policies import NAMES
-from tipbench.errors import TipbenchError
+from tipbench.errors import BadState, TipbenchError
 from tipbench.sim.draws import check_size
 from tipbench.sim.world_file import load_world
 from tipbench.workflows import promoting
@@ -74,9 +74,7 @@ class PolicyBoard:
 def the_board(service: Service, *, gates: int = 10) -> PolicyBoard:
     """All of it, as it is now."""
     troubles: list[str] = []
-    serving = _tried(lambda: overview(service.desk), troubles)
-    settings, desk = service.config.settings, service.desk
-    promotion = _tried(lambda: promoting.status(settings, known=desk.trial), troubles) if serving else None
+    serving, promotion = _served(service, troubles)
     found = _tried(lambda: newest_gates(limit=gates), troubles) or Gates()
     pool = serving["pool_troubles"] if serving else {}
     return PolicyBoard(
@@ -85,8 +83,25 @@ def the_board(service: Service, *, gates: int = 10) -> PolicyBoard:
         gates=found,
         shipped=None if "file" in pool else _tried(shipped, troubles),
         pool_troubles=pool,
-        troubles=(*troubles, *found.troubles),
+        troubles=tuple(dict.fromkeys([*troubles, *found.troubles])),
     )
+
+
+def _served(service: Service, troubles: list[str]) -> tuple[Mapping[str, Any] | None, Promotion | None]:
+    """How the policies fare, and which is in force: what is damaged of one user does not hide the latter.
+
+    Books that are away are not waited for twice.
+    """
+    serving = None
+    try:
+        serving = overview(service.desk)
+    except BadState as error:
+        troubles.append(str(error))
+    except TipbenchError as error:
+        troubles.append(str(error))
+        return None, None
+    settings, known = service.config.settings, service.desk.trial
+    return serving, _tried(lambda: promoting.status(settings, known=known), troubles)
 
 
 def why_not(view: GateView, board: PolicyBoard) -> str:
