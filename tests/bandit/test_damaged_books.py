@@ -53,6 +53,10 @@ def _overwrite(start: int, many: int, what: bytes) -> Callable[[Path], object]:
     return damage
 
 
+def _replaced(old: bytes, new: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(path.read_bytes().replace(old, new))
+
+
 def _statement(sql: str) -> Callable[[Path], object]:
     def damage(path: Path) -> None:
         db = sqlite3.connect(path)
@@ -73,6 +77,7 @@ def _statement(sql: str) -> Callable[[Path], object]:
         _overwrite(0, 100, b"\0"),
         _overwrite(0, 16, b"not SQLite at all"),
         _overwrite(4096, 40_000, b"\xff"),
+        _replaced(b"CREATE TABLE profiles", b"CR\xcfATE TABLE profiles"),
         _statement("DROP TABLE profiles"),
         _statement("DROP TABLE fresh"),
         _statement("UPDATE fresh SET place = 'nowhere'"),
@@ -94,6 +99,16 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object
     with pytest.raises(StateUnusable, match=r"tips\.db"):
         told(make_tips(SqliteBooks(path)), reward("nothing"))
     assert path.read_bytes() == before
+
+
+def test_text_that_is_not_unicode_is_damage(tmp_path: Path) -> None:
+    """It is not said of it that the disk may be full."""
+    path = tmp_path / "tips.db"
+    used(path)
+    _statement("UPDATE log SET user_id = CAST(x'ff41' AS TEXT)")(path)
+    (answer,) = make_tips(SqliteBooks(path)).run([score("u1", "q1", "hybrid")])
+    assert isinstance(answer, StateUnusable)
+    assert "is damaged" in str(answer)
 
 
 def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ _LITTLE = 128
 _GIVEN_BACK = 500  # how many free pages are given back to the system together
 _GIVES_BACK = "PRAGMA auto_vacuum = INCREMENTAL"
 _MOST_IDLE = 4
+# Python cannot always say what SQLite has to say: where a table's name is damaged, it is in the sentence.
+_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class SqliteBooks:
@@ -308,26 +310,28 @@ class SqliteBooks:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except _ERRORS as error:
             raise self._meant(error) from None
 
     def _runner(self, db: sqlite3.Connection) -> Run:
         def run(statement: str, values: Sequence[object]) -> list[Row]:
             try:
                 return db.execute(statement, values).fetchall()
-            except sqlite3.DatabaseError as error:
+            except _ERRORS as error:
                 raise self._meant(error) from None
 
         return run
 
-    def _meant(self, error: sqlite3.DatabaseError) -> Exception:
+    def _meant(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> Exception:
         """The error as people can use it. What is a mistake in what was asked, and not in the file, stays."""
+        if isinstance(error, UnicodeDecodeError):
+            return self._damaged("it holds text that is not UTF-8")
         if isinstance(error, sqlite3.OperationalError):
             return self._unusable(str(error))
         return self._damaged(str(error)) if type(error) is sqlite3.DatabaseError else error
 
     def _unusable(self, reason: str) -> StateUnusable:
-        if reason.startswith(("no such", "malformed")):
+        if reason.startswith(("no such", "malformed", "Could not decode")):
             return self._damaged(reason)
         if "locked" in reason:
             return StateUnusable(
