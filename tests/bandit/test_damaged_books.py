@@ -125,6 +125,13 @@ def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         SqliteBooks(tmp_path / "home" / "tips.db")
 
 
+@pytest.mark.parametrize("make", [True, False])
+def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, make: bool) -> None:  # noqa: FBT001 - a parameter
+    """Such as a folder that is somebody else's; or, also for root, a name that no file can have."""
+    with pytest.raises(StateUnusable, match=r"cannot be used \(File name too long\)"):
+        open_at(str(tmp_path / ("x" * 300)), make=make)
+
+
 def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
     """Making the file leaves no half-made ones; only its owner may read it."""
     used(tmp_path / "new" / "tips.db")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tipbench.bandit.behind import Behind
 from tipbench.bandit.books import Turn
 from tipbench.bandit.sqlite_rows import TABLES, VERSION, SqliteReading, SqliteTransaction, make, upgrade
-from tipbench.errors import StateUnusable
+from tipbench.errors import NotFound, StateUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,9 +43,12 @@ _ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class SqliteBooks:
-    """The file is made, whole and at once, when it is first opened: one that is empty was damaged."""
+    """The file is made, whole and at once, when it is first opened: one that is empty was damaged.
 
-    def __init__(self, path: Path) -> None:
+    Without `make` it is NotFound where there is none.
+    """
+
+    def __init__(self, path: Path, *, make: bool = True) -> None:
         self.path = path.expanduser().absolute()
         self._writer: sqlite3.Connection | None = None
         self._tidier: sqlite3.Connection | None = None
@@ -58,7 +61,7 @@ class SqliteBooks:
         self._file: tuple[int, int] | None = None
         self._bring_over = False
         self._patience_s = _BUSY_S
-        self._seed = self._opening_seed()
+        self._seed = self._opening_seed(make=make)
 
     @property
     def where(self) -> str:
@@ -204,16 +207,24 @@ class SqliteBooks:
             self._writer.execute(f"PRAGMA journal_size_limit = {_KEPT_LOG}")
         return self._writer
 
-    def _opening_seed(self) -> bytes:
+    def _opening_seed(self, *, make: bool) -> bytes:
         with self._told():
-            if not self.path.exists():
+            if not self._is_there():
+                if not make:
+                    raise NotFound(f"{self.path} is not there: no tip has been served with this home yet")
                 self._make()
             self._bring_up_to_date()
             with closing(self._connected()) as db:
                 return self._checked(db)
 
+    def _is_there(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:  # a folder that is somebody else's
+            raise self._unusable(error.strerror or str(error)) from None
+
     def _connected(self, *, alone: bool = False) -> sqlite3.Connection:
-        if not self.path.exists():
+        if not self._is_there():
             raise StateUnusable(f"{self.path} was moved or removed while in use; start again")
         db = sqlite3.connect(
             self.path,
