@@ -54,6 +54,14 @@ def test_statistics_are_shown(served: Books) -> None:
     assert "task_overlap_load" in anna.out
 
 
+@pytest.mark.parametrize("user", ["", "a" * 201, "\udcff"])
+def test_statistics_of_what_is_no_user_are_refused(served: Books, user: str) -> None:
+    """What all users share is nobody's: the empty name is not a way to it."""
+    shown = tipbench("bandit", "stats", "--user", user)
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("tipbench: --user ")
+
+
 def test_an_export_goes_to_a_file_or_a_pipe(served: Books, tmp_path: Path) -> None:
     """Both forms; a file that is there is not replaced unasked."""
     out = tmp_path / "log.csv"

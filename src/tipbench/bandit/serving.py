@@ -147,9 +147,9 @@ class Tips:
                 return self._question(ask)
             if isinstance(ask, Reward):
                 request = ask.request
-                _check(decision_id=request.decision_id, reward_id=request.reward_id, event=request.event)
+                check_ids(decision_id=request.decision_id, reward_id=request.reward_id, event=request.event)
             elif isinstance(ask, Reset):
-                _check(user_id="everybody" if ask.user_id is None else ask.user_id)
+                check_ids(user_id="everybody" if ask.user_id is None else ask.user_id)
         except TipbenchError as error:
             return error
         return ask
@@ -157,7 +157,7 @@ class Tips:
     def _question(self, ask: Score) -> Question:
         request, served = ask.request, self.line_up.asked_as(ask.policy)
         request_id = secrets.token_hex(16) if request.request_id is None else request.request_id
-        _check(user_id=request.user_id, request_id=request_id)
+        check_ids(user_id=request.user_id, request_id=request_id)
         return Question(
             served=served,
             request=request,
@@ -313,7 +313,7 @@ class _Batch:
         self.signals.append(Signal(entry))
 
 
-def _check(**ids: str) -> None:
+def check_ids(**ids: str) -> None:
     """Ids are keys: any text will do that every database can keep."""
     for name, value in ids.items():
         if value.isascii() and 0 < len(value) <= 200 and "\0" not in value:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.bandit import log_export, policies, upkeep
 from tipbench.bandit.opening import open_books
+from tipbench.bandit.serving import check_ids
 from tipbench.bandit.standing import standing
 from tipbench.errors import BadInput, NotFound
 from tipbench.settings import home
@@ -48,6 +49,8 @@ def opened(*, must_exist: bool = True) -> Iterator[Books]:
 
 def stats(*, user_id: str | None = None) -> Standing:
     """How every policy that ships stands, with one user or overall."""
+    if user_id is not None:
+        check_ids(**{"--user": user_id})
     with opened() as books, books.reading() as reading:
         return standing(reading, [policies.make(name) for name in policies.NAMES], user_id=user_id)
 
