@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,12 @@ def test_a_request_has_its_number() -> None:
     """The same seed and request give the same number, any other one another."""
     assert draws.uniform(b"seed", "r") == draws.uniform(b"seed", "r")
     assert len({draws.uniform(seed, name) for seed in (b"a", b"b") for name in ("r", "q", "ü")}) == 6
+
+
+def test_any_bytes_of_the_environment_are_a_seed() -> None:
+    """Such as 32 that were drawn at random, which are hardly ever UTF-8."""
+    seeds = {draws.seed_of(os.fsdecode(given)) for given in (b"\xff", b"\xfe", "ü".encode())}
+    assert [len(seed) for seed in seeds] == [32] * 3
 
 
 def test_the_numbers_are_uniform() -> None:

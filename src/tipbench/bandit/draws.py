@@ -16,8 +16,8 @@ _STEPS = 2**53
 
 
 def seed_of(text: str) -> bytes:
-    """The seed that a text stands for, whatever its length."""
-    return blake2b(text.encode(), person=b"seed", digest_size=32).digest()
+    """The seed that a text stands for, whatever its length. One of random bytes need not be UTF-8."""
+    return blake2b(text.encode(errors="surrogateescape"), person=b"seed", digest_size=32).digest()
 
 
 def uniform(seed: bytes, request_id: str) -> float:
