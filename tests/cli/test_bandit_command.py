@@ -120,6 +120,9 @@ def test_an_export_without_room_says_so() -> None:
     gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
     os.close(write)
     assert (gone.returncode, gone.stderr) == (0, b"")
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    nowhere = subprocess.run(closed, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (nowhere.returncode, nowhere.stderr.count(b"\n")) == (2, 1), nowhere.stderr
 
 
 def test_state_is_migrated_and_the_log_compacted(served: Books) -> None:

@@ -77,6 +77,8 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
     path = None if out == "-" else Path(out)
     if path is not None:
         check_free(path, force=force)
+    elif sys.stdout is None:
+        raise BadInput("standard output is closed; give a file with --out")
     counted = 0
 
     def lines(books: Books) -> Iterator[str]:
