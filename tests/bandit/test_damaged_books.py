@@ -111,6 +111,16 @@ def test_text_that_is_not_unicode_is_damage(tmp_path: Path) -> None:
     assert "is damaged" in str(answer)
 
 
+def test_what_contradicts_what_was_looked_up_is_damage(tmp_path: Path) -> None:
+    """A row that cannot be there is there, by a damaged page or, here, by an index that is not ours."""
+    path = tmp_path / "tips.db"
+    used(path)
+    _statement("CREATE UNIQUE INDEX one_each ON log (user_id)")(path)
+    (answer,) = make_tips(SqliteBooks(path)).run([score("u1", "next", "hybrid")])
+    assert isinstance(answer, StateUnusable)
+    assert "is damaged" in str(answer)
+
+
 def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
     """What is there but cannot be opened is said."""
     (tmp_path / "tips.db").mkdir()

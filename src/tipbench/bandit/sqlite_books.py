@@ -339,7 +339,9 @@ class SqliteBooks:
             return self._damaged("it holds text that is not UTF-8")
         if isinstance(error, sqlite3.OperationalError):
             return self._unusable(str(error))
-        return self._damaged(str(error)) if type(error) is sqlite3.DatabaseError else error
+        # What is written has been looked up: two of it are there only where looking has missed the first.
+        is_damage = type(error) in {sqlite3.DatabaseError, sqlite3.IntegrityError}
+        return self._damaged(str(error)) if is_damage else error
 
     def _unusable(self, reason: str) -> StateUnusable:
         if reason.startswith(("no such", "malformed", "Could not decode")):
