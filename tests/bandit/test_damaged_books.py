@@ -53,6 +53,10 @@ def _overwrite(start: int, many: int, what: bytes) -> Callable[[Path], object]:
     return damage
 
 
+def _replaced(old: bytes, new: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(path.read_bytes().replace(old, new))
+
+
 def _statement(sql: str) -> Callable[[Path], object]:
     def damage(path: Path) -> None:
         db = sqlite3.connect(path)
@@ -73,6 +77,7 @@ def _statement(sql: str) -> Callable[[Path], object]:
         _overwrite(0, 100, b"\0"),
         _overwrite(0, 16, b"not SQLite at all"),
         _overwrite(4096, 40_000, b"\xff"),
+        _replaced(b"CREATE TABLE profiles", b"CR\xcfATE TABLE profiles"),
         _statement("DROP TABLE profiles"),
         _statement("DROP TABLE fresh"),
         _statement("UPDATE fresh SET place = 'nowhere'"),
@@ -96,6 +101,26 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[Path], object
     assert path.read_bytes() == before
 
 
+def test_text_that_is_not_unicode_is_damage(tmp_path: Path) -> None:
+    """It is not said of it that the disk may be full."""
+    path = tmp_path / "tips.db"
+    used(path)
+    _statement("UPDATE log SET user_id = CAST(x'ff41' AS TEXT)")(path)
+    (answer,) = make_tips(SqliteBooks(path)).run([score("u1", "q1", "hybrid")])
+    assert isinstance(answer, StateUnusable)
+    assert "is damaged" in str(answer)
+
+
+def test_what_contradicts_what_was_looked_up_is_damage(tmp_path: Path) -> None:
+    """A row that cannot be there is there, by a damaged page or, here, by an index that is not ours."""
+    path = tmp_path / "tips.db"
+    used(path)
+    _statement("CREATE UNIQUE INDEX one_each ON log (user_id)")(path)
+    (answer,) = make_tips(SqliteBooks(path)).run([score("u1", "next", "hybrid")])
+    assert isinstance(answer, StateUnusable)
+    assert "is damaged" in str(answer)
+
+
 def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
     """What is there but cannot be opened is said."""
     (tmp_path / "tips.db").mkdir()
@@ -108,6 +133,13 @@ def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     with pytest.raises(StateUnusable, match="TIPBENCH_HOME"):
         SqliteBooks(tmp_path / "home" / "tips.db")
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, make: bool) -> None:  # noqa: FBT001 - a parameter
+    """Such as a folder that is somebody else's; or, also for root, a name that no file can have."""
+    with pytest.raises(StateUnusable, match=r"cannot be used \(File name too long\)"):
+        open_at(str(tmp_path / ("x" * 300)), make=make)
 
 
 def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:

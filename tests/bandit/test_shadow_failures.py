@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -11,6 +13,9 @@ import pytest
 import misbehaving_policies
 from shadow_world import BRISK, Reported, bad, decision, running, settled, until
 from tipbench.bandit.shadow import Limits, Shadows, ShadowSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = replace(BRISK, memory_mb=128, deadline_s=10.0)
 
@@ -120,6 +125,24 @@ def test_a_policy_that_is_slow_to_load_is_given_up_and_tried_again() -> None:
         counts = shadows.counts()["slow_to_make"]
     assert counts.dropped == {"slow": 1}
     assert "not loaded within 3 s" in counts.trouble
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever the system lacks for it: what waited is counted as broken, and later it is there again."""
+    with monkeypatch.context() as lacking:
+        lacking.setattr(sys, "executable", str(tmp_path / "not-there"))
+        with running([bad("good")]) as shadows:
+            shadows.offer(decision(1))
+            settled(shadows, "good")
+            counts = shadows.counts()["good"]
+            lacking.undo()
+            until(lambda: shadows.pids()["good"] is not None)
+            shadows.offer(decision(2))
+            until(lambda: shadows.counts()["good"].decided == 1)
+    assert counts.dropped == {"broken": 1}
+    assert counts.trouble == "its process cannot be started (No such file or directory)"
 
 
 def test_the_line_is_bounded_in_number() -> None:

@@ -74,7 +74,10 @@ def test_messages_are_cut_out_of_any_pieces() -> None:
         assert [answer(said) for piece in pieces for said in frames.feed(piece)] == [ready] * 3
 
 
-@pytest.mark.parametrize("said", [b"", b"\xc1", b"\x80", b"\x81\xa4type\xa5Other"])
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"\xc1", b"\x80", b"\x81\xa4type\xa5Other", b"\x82\xa4type\xa7Refused\xabdecision_id\xa2\xff\xfe"],
+)
 def test_what_is_no_answer_is_refused(said: bytes) -> None:
     """Bytes that are not one of the known answers cannot be taken for one."""
     with pytest.raises(Unreadable):

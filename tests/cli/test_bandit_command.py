@@ -61,7 +61,7 @@ def test_no_user_is_called_so(served: Books, user: str) -> None:
     """An id that the service takes from nobody is refused in a sentence."""
     refused = tipbench("bandit", "stats", "--user", user)
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("tipbench: user_id ")
+    assert refused.err.startswith("tipbench: --user ")
 
 
 def test_an_export_goes_to_a_file_or_a_pipe(served: Books, tmp_path: Path) -> None:
@@ -122,6 +122,9 @@ def test_an_export_without_room_says_so() -> None:
     gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
     os.close(write)
     assert (gone.returncode, gone.stderr) == (0, b"")
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    nowhere = subprocess.run(closed, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (nowhere.returncode, nowhere.stderr.count(b"\n")) == (2, 1), nowhere.stderr
 
 
 def test_state_is_migrated_and_the_log_compacted(served: Books) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipbench.bandit.sqlite_books import SqliteBooks
-from tipbench.errors import BadInput, NotFound, StateUnusable
+from tipbench.errors import BadInput, StateUnusable
 
 if TYPE_CHECKING:
     from tipbench.bandit.books import Books
@@ -23,9 +23,7 @@ def open_books(location: str, *, make: bool = True) -> Books:
     check_place(location)
     if location.startswith(_ADDRESSES):
         return _in_postgres(location, make=make)
-    if not make and not Path(location).expanduser().exists():
-        raise NotFound(f"{location} is not there: no tip has been served with this home yet")
-    return SqliteBooks(Path(location))
+    return SqliteBooks(Path(location), make=make)
 
 
 def check_place(location: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tipbench.bandit.behind import Behind
 from tipbench.bandit.books import Turn
 from tipbench.bandit.sqlite_rows import TABLES, VERSION, SqliteReading, SqliteTransaction, make, upgrade
-from tipbench.errors import StateUnusable
+from tipbench.errors import NotFound, StateUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,12 +38,17 @@ _LITTLE = 128
 _GIVEN_BACK = 500  # how many free pages are given back to the system together
 _GIVES_BACK = "PRAGMA auto_vacuum = INCREMENTAL"
 _MOST_IDLE = 4
+# Python cannot always say what SQLite has to say: where a table's name is damaged, it is in the sentence.
+_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class SqliteBooks:
-    """The file is made, whole and at once, when it is first opened: one that is empty was damaged."""
+    """The file is made, whole and at once, when it is first opened: one that is empty was damaged.
 
-    def __init__(self, path: Path) -> None:
+    Without `make` it is NotFound where there is none.
+    """
+
+    def __init__(self, path: Path, *, make: bool = True) -> None:
         self.path = path.expanduser().absolute()
         self._writer: sqlite3.Connection | None = None
         self._tidier: sqlite3.Connection | None = None
@@ -56,7 +61,7 @@ class SqliteBooks:
         self._file: tuple[int, int] | None = None
         self._bring_over = False
         self._patience_s = _BUSY_S
-        self._seed = self._opening_seed()
+        self._seed = self._opening_seed(make=make)
 
     @property
     def where(self) -> str:
@@ -202,16 +207,24 @@ class SqliteBooks:
             self._writer.execute(f"PRAGMA journal_size_limit = {_KEPT_LOG}")
         return self._writer
 
-    def _opening_seed(self) -> bytes:
+    def _opening_seed(self, *, make: bool) -> bytes:
         with self._told():
-            if not self.path.exists():
+            if not self._is_there():
+                if not make:
+                    raise NotFound(f"{self.path} is not there: no tip has been served with this home yet")
                 self._make()
             self._bring_up_to_date()
             with closing(self._connected()) as db:
                 return self._checked(db)
 
+    def _is_there(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:  # a folder that is somebody else's
+            raise self._unusable(error.strerror or str(error)) from None
+
     def _connected(self, *, alone: bool = False) -> sqlite3.Connection:
-        if not self.path.exists():
+        if not self._is_there():
             raise StateUnusable(f"{self.path} was moved or removed while in use; start again")
         db = sqlite3.connect(
             self.path,
@@ -308,26 +321,30 @@ class SqliteBooks:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except _ERRORS as error:
             raise self._meant(error) from None
 
     def _runner(self, db: sqlite3.Connection) -> Run:
         def run(statement: str, values: Sequence[object]) -> list[Row]:
             try:
                 return db.execute(statement, values).fetchall()
-            except sqlite3.DatabaseError as error:
+            except _ERRORS as error:
                 raise self._meant(error) from None
 
         return run
 
-    def _meant(self, error: sqlite3.DatabaseError) -> Exception:
+    def _meant(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> Exception:
         """The error as people can use it. What is a mistake in what was asked, and not in the file, stays."""
+        if isinstance(error, UnicodeDecodeError):
+            return self._damaged("it holds text that is not UTF-8")
         if isinstance(error, sqlite3.OperationalError):
             return self._unusable(str(error))
-        return self._damaged(str(error)) if type(error) is sqlite3.DatabaseError else error
+        # What is written has been looked up: two of it are there only where looking has missed the first.
+        is_damage = type(error) in {sqlite3.DatabaseError, sqlite3.IntegrityError}
+        return self._damaged(str(error)) if is_damage else error
 
     def _unusable(self, reason: str) -> StateUnusable:
-        if reason.startswith(("no such", "malformed")):
+        if reason.startswith(("no such", "malformed", "Could not decode")):
             return self._damaged(reason)
         if "locked" in reason:
             return StateUnusable(

@@ -50,7 +50,7 @@ def opened(*, must_exist: bool = True) -> Iterator[Books]:
 def stats(*, user_id: str | None = None) -> Standing:
     """How every policy that ships stands, with one user or overall."""
     if user_id is not None:
-        check_ids(user_id=user_id)
+        check_ids(**{"--user": user_id})
     with opened() as books, books.reading() as reading:
         return standing(reading, [policies.make(name) for name in policies.NAMES], user_id=user_id)
 
@@ -77,6 +77,8 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
     path = None if out == "-" else Path(out)
     if path is not None:
         check_free(path, force=force)
+    elif sys.stdout is None:
+        raise BadInput("standard output is closed; give a file with --out")
     counted = 0
 
     def lines(books: Books) -> Iterator[str]:

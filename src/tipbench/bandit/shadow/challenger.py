@@ -187,10 +187,10 @@ class Challenger:
             memory_mb=self._limits.memory_mb,
         )
         self._tally.starts += 1
-        self._child = child = Child(start, nap_s=self._limits.nap_s)
-        if self._stopping.is_set():
-            child.hang_up()
         try:
+            self._child = child = Child(start, nap_s=self._limits.nap_s)
+            if self._stopping.is_set():
+                child.hang_up()
             self._ready = child.ready(self._limits.start_s)
         except WorkerLost as lost:
             self._tally.trouble = lost.said

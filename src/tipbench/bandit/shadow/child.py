@@ -57,19 +57,10 @@ class Child:
     """
 
     def __init__(self, start: Start, *, nap_s: float) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
-                [sys.executable, "-c", _RUN, str(theirs.fileno()), *map(str, sys.path)],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                env=os.environ | _FEW_THREADS,
-            )
-        ours.setblocking(False)
-        self._socket = ours
+        try:
+            self._process, self._socket = _begun()
+        except OSError as error:
+            raise WorkerLost(BROKEN, f"its process cannot be started ({error.strerror})") from None
         self._frames = Frames(LONGEST_ANSWER)
         self._unsent = memoryview(framed(start))
         self._nap_s = nap_s
@@ -166,3 +157,22 @@ class Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         self._socket.close()
+
+
+def _begun() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process, and our end of its connection."""
+    ours, theirs = socket.socketpair()
+    with contextlib.ExitStack() as unless_begun, theirs:
+        unless_begun.callback(ours.close)
+        process = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
+            [sys.executable, "-c", _RUN, str(theirs.fileno()), *map(str, sys.path)],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=os.environ | _FEW_THREADS,
+        )
+        unless_begun.pop_all()
+    ours.setblocking(False)
+    return process, ours

@@ -156,6 +156,6 @@ class Frames:
 def answer(said: bytes) -> Answer:
     try:
         read: Answer = _answers.decode(said)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(str(error)) from None
     return read
