@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import subprocess
 import threading
@@ -35,6 +36,18 @@ def test_a_suite_is_made_filled_and_checked(tmp_path: Path) -> None:
     assert broken.code == 4
     assert f"{prompt.name}:" in broken.err
     assert "no_such_variable" in broken.err
+
+
+def test_what_is_suggested_can_be_typed(fresh_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the command is not on the path and was run as a module."""
+    monkeypatch.setenv("PATH", str(fresh_home))
+    told = tipbench("experiments")
+    suggested = told.out.partition("Start one: ")[2].partition(",")[0]
+    assert suggested.endswith("-m tipbench collect --dry-run")
+    done = subprocess.run(
+        [*shlex.split(suggested), "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "--dry-run" in done.stdout
 
 
 @pytest.mark.usefixtures("fresh_home")

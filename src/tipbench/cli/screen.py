@@ -14,6 +14,7 @@ import shutil
 import sys
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import Unavailable
@@ -114,8 +115,15 @@ def count(number: int, noun: str) -> str:
 
 def typed(*arguments: str) -> str:
     """A command as one would type it here: by name, or by path where the name would not be found."""
-    name = "tipbench" if shutil.which("tipbench") else os.path.relpath(sys.argv[0])
-    return shlex.join([name, *arguments])
+    return shlex.join([*_program(), *arguments])
+
+
+def _program() -> list[str]:
+    if shutil.which("tipbench"):
+        return ["tipbench"]
+    if Path(sys.argv[0]).name == "__main__.py":  # it was run as a module, and is no program by itself
+        return [os.path.relpath(sys.executable), "-m", "tipbench"]
+    return [os.path.relpath(sys.argv[0])]
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
