@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tipbench.errors import BadSetting
+from tipbench.errors import BadInput, BadSetting
 from tipbench.settings import Settings, home, normal_url, table
 
 
@@ -85,5 +85,8 @@ def test_home_is_where_it_is_told_to_be(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TIPBENCH_HOME", "~/there")
     assert home().name == "there"
     assert "~" not in str(home())
+    monkeypatch.setenv("TIPBENCH_HOME", "~nobody-is-called-so/there")
+    with pytest.raises(BadInput, match=r"TIPBENCH_HOME is ~nobody-is-called-so/there: there is no such user"):
+        home()
     monkeypatch.delenv("TIPBENCH_HOME")
     assert "tipbench" in str(home())

@@ -216,7 +216,12 @@ def default_of(row: Field[Any]) -> Any:  # noqa: ANN401 - a row may be of any ty
 def home() -> Path:
     """Where tipbench keeps its state: `$TIPBENCH_HOME`, else the platform's usual place."""
     given = os.environ.get("TIPBENCH_HOME")
-    return Path(given).expanduser() if given else platformdirs.user_state_path("tipbench", appauthor=False)
+    if not given:
+        return platformdirs.user_state_path("tipbench", appauthor=False)
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:
+        raise BadInput(f"TIPBENCH_HOME is {given}: there is no such user; write the folder out") from None
 
 
 def _fallback(row: Field[Any]) -> Any:  # noqa: ANN401 - a row may be of any type

@@ -439,3 +439,5 @@ def test_a_place_of_another_kind_is_refused() -> None:
     """An address that is neither a file nor PostgreSQL's says what there is."""
     with pytest.raises(BadInput, match="mysql"):
         open_at("mysql://localhost/tips")
+    with pytest.raises(BadInput, match="no such user"):
+        open_at("~nobody-is-called-so/tips.db")

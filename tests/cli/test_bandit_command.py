@@ -79,6 +79,14 @@ def test_an_export_goes_to_a_file_or_a_pipe(served: Books, tmp_path: Path) -> No
     assert "0 decisions" in tipbench("bandit", "export", "--policy", "linucb").err
 
 
+def test_an_export_never_takes_the_place_of_the_state(served: Books) -> None:
+    """Not even with --force, and by whatever path it is named."""
+    before = Path(served.where).read_bytes()
+    refused = tipbench("bandit", "export", "--force", "--out", f"{Path(served.where).parent}/./tips.db")
+    assert (refused.code, "is the state itself" in refused.err) == (2, True)
+    assert Path(served.where).read_bytes() == before
+
+
 ODD_IDS = ["a,b", 'a"b', "a\nb", "a\rb", "a\r\nb", "\u2028 ünï 😀", " =1+1 ", "\x0b\x1c\x85", "NULL"]
 
 

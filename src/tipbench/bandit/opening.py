@@ -38,6 +38,12 @@ def check_place(location: str) -> None:
             "the place of the state looks like PostgreSQL's, but not like an address; write it as "
             "postgresql://user:password@host:port/database"
         )
+    try:
+        Path(location).expanduser()
+    except RuntimeError:
+        raise BadInput(
+            f"state cannot be kept in {location}: there is no such user; write the path out"
+        ) from None
 
 
 def _in_postgres(url: str, *, make: bool) -> Books:

@@ -77,6 +77,8 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
     path = None if out == "-" else Path(out)
     if path is not None:
         check_free(path, force=force)
+        if path.resolve() == Path(location()).expanduser().resolve():
+            raise BadInput(f"--out: {path} is the state itself, which an export would take the place of")
     elif sys.stdout is None:
         raise BadInput("standard output is closed; give a file with --out")
     counted = 0
