@@ -99,7 +99,7 @@ class Reported:
         self.recalled.append((shadow, user_id))
         return self.kept.get((shadow, user_id))
 
-    def decision(self, decision_id: str) -> Logged | None:
+    def decision(self, shadow: str, decision_id: str) -> Logged | None:  # noqa: ARG002 - there is one only
         return self.logged.get(decision_id)
 
     def results(self, name: str) -> list[ShadowResult]:

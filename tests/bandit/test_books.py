@@ -60,6 +60,17 @@ def test_a_log_is_read_from_a_cursor(books: Books) -> None:
         assert reading.entries(after=0, limit=1) == [entry(1)]
 
 
+def test_what_was_said_of_a_decision_is_found(books: Books) -> None:
+    """Under its signal, behind the decision and no further on than asked for."""
+    served, said = entry(2), entry(5, signal="shadow:s")._replace(decision_id="d2")
+    others = [entry(3, signal="shadow:s"), said._replace(seq=4, signal="shadow:t")]
+    write(books, Changes(entries=[said._replace(seq=1), served, *others, said]))
+    with books.reading() as reading:
+        assert reading.said("shadow:s", of=served, within=3) == said
+        assert reading.said("shadow:s", of=served, within=2) is None
+        assert reading.said("shadow:s", of=entry(7), within=9) is None
+
+
 @pytest.mark.parametrize("many", [1, 2, 3, 63, 64, 65, 200])
 def test_any_number_of_rows_goes_in_and_comes_out(books: Books, many: int) -> None:
     """Whatever the size of a batch, all of it is written and found."""

@@ -151,11 +151,14 @@ def test_an_apprentice_learns_only_from_what_apps_are_served(tmp_path: Path) -> 
 
 
 def test_an_apprentices_lessons_outlive_the_service(tmp_path: Path) -> None:
-    """It goes on where it was, and learns from decisions that an earlier service made."""
+    """It goes on where it was, and learns from decisions that it met in an earlier service."""
+    with serving(tmp_path, []) as service:
+        unmet = service.score(0)
     with serving(tmp_path, [STUDENT]) as service:
         first, second = service.score(1), service.score(2)
         assert service.reward(first.decision_id).learned
         settled(service.shadowing.shadows, "student", lessons=1)
+        until(lambda: len(logged(service, STUDENT.signal)) == 2)
     with serving(tmp_path, [STUDENT]) as service:
         assert not service.reward(first.decision_id, reward_id="again").learned
         third = service.score(3)
@@ -163,12 +166,15 @@ def test_an_apprentices_lessons_outlive_the_service(tmp_path: Path) -> None:
         service.reward(third.decision_id)
         settled(service.shadowing.shadows, "student", lessons=1)
         until(lambda: len(logged(service, STUDENT.signal)) == 3)
-        # The log has this one's vector in the features of the policy that served it, which are others.
+        # The policy that served these reads other features: what the shadow made of them, it has said.
         service.reward(second.decision_id)
-        settled(service.shadowing.shadows, "student", lessons=2)
+        service.reward(unmet.decision_id)
+        settled(service.shadowing.shadows, "student", lessons=3)
         counts = service.shadowing.counts()["student"]
         last = logged(service, STUDENT.signal)[-1]
-    assert (counts.learned, counts.lessons_dropped) == (1, {"unfit": 1})
+        until(lambda: seen(service.counter.tips.books, "u", "student") == 3)
+    assert (counts.learned, counts.lessons_dropped) == (2, {"unfit": 1})
+    assert "was not made by this shadow" in counts.trouble
     assert last.apprentice
     assert any(last.scores.values()), "it has forgotten what it learned before"
 

@@ -146,6 +146,9 @@ class Reading(Protocol):
     def logged(self, signal: str, *, after: int, limit: int) -> list[Entry]:
         """The entries with this signal that follow the one with this number."""
 
+    def said(self, signal: str, *, of: Entry, within: int) -> Entry | None:
+        """What was said of a decision under this signal, among so many entries that follow it."""
+
     def totals(self) -> list[Total]: ...
 
     def shadows(self) -> list[ShadowTotal]: ...

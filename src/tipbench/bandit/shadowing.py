@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tipbench.bandit.shadow import Decide, Logged, ShadowDropped, ShadowLesson, 
 from tipbench.errors import BadState, Conflict, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from tipbench.bandit.asked import RewardReply, RewardRequest
@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from tipbench.bandit.shadow import Limits, Outcome, ShadowCounts, ShadowSpec
 
 _MANY_WAITING = 256
+# So many entries after a decision a shadow has said what it makes of it, or never will.
+_FOLLOWED = 10_000
+_Form = TypeVar("_Form")
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """Of what a shadow said, what is learned from."""
+
+    served_x: bytes
 
 
 class Shadowing:
@@ -48,7 +57,7 @@ class Shadowing:
         self.unkept_lessons: dict[str, int] = dict.fromkeys(self._signals, 0)
         # Drops that are not in the books yet; each shadow's own thread sees to its own.
         self._owed: dict[str, int] = dict.fromkeys(self._signals, 0)
-        archive = _Archive(counter.tips.books)
+        archive = _Archive(counter.tips.books, self._signals)
         self.shadows = Shadows(specs, report=self._report, archive=archive, limits=limits)
         self._unsubscribe: Callable[[], None] = counter.subscribe(self._heard) if specs else _nothing
 
@@ -139,8 +148,12 @@ def _lost_with(outcome: Outcome) -> int:
 
 def unpacked(entry: Entry) -> dict[str, Any]:
     """What a shadow said, out of the log; BadState where that cannot be read."""
+    return _unpacked(entry, dict[str, Any])
+
+
+def _unpacked(entry: Entry, form: type[_Form]) -> _Form:
     try:
-        return msgspec.msgpack.decode(entry.body, type=dict[str, Any])
+        return msgspec.msgpack.decode(entry.body, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         what = f"what {entry.signal} said of decision {entry.decision_id} in the log"
         raise BadState(what, f"it does not have its form ({error})") from None
@@ -158,18 +171,23 @@ def _nothing() -> None:
 class _Archive:
     """What apprentices have learned before, out of the books; read by a shadow's own thread."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, signals: Mapping[str, str]) -> None:
         self._books = books
+        self._signals = signals
 
     def memory(self, shadow: str, user_id: str) -> bytes | None:
         with self._books.reading() as reading:
             return reading.memories([(user_id, shadow)]).get((user_id, shadow))
 
-    def decision(self, decision_id: str) -> Logged | None:
-        """One that an app was served: what somebody asked one policy for is nothing to learn from."""
+    def decision(self, shadow: str, decision_id: str) -> Logged | None:
+        """One that an app was served: what somebody asked one policy for is nothing to learn from.
+
+        The policy that served it may read other features than the shadow, which has said its own.
+        """
         with self._books.reading() as reading:
             past = reading.decisions([decision_id]).get(decision_id)
-        if past is None or not decode(past.entry).source:
-            return None
-        decision = recalled(past)
-        return Logged(decision.user_id, decision.x.astype("<f8").tobytes())
+            if past is None or not decode(past.entry).source:
+                return None
+            said = reading.said(self._signals[shadow], of=past.entry, within=_FOLLOWED)
+        x = recalled(past).x.astype("<f8").tobytes() if said is None else _unpacked(said, _Said).served_x
+        return Logged(past.entry.user_id, x)

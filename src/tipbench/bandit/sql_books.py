@@ -145,6 +145,14 @@ class SqlReading:
         )
         return [_entry(row) for row in rows]
 
+    def said(self, signal: str, *, of: Entry, within: int) -> Entry | None:
+        rows = self._run(
+            f"SELECT {_ENTRY} FROM log l WHERE l.seq > ? AND l.seq <= ? "
+            "AND l.signal = ? AND l.decision_id = ? ORDER BY l.seq LIMIT 1",
+            (of.seq, of.seq + within, signal, of.decision_id),
+        )
+        return _entry(rows[0]) if rows else None
+
     def totals(self) -> list[Total]:
         rows = self._run(
             "SELECT policy, decisions, explored, rewards, reward_sum FROM totals ORDER BY policy", ()

@@ -59,8 +59,8 @@ class Archive(Protocol):
     def memory(self, shadow: str, user_id: str) -> bytes | None:
         """What was kept of a shadow's lessons with a user, or with EVERYBODY."""
 
-    def decision(self, decision_id: str) -> Logged | None:
-        """A decision that was served."""
+    def decision(self, shadow: str, decision_id: str) -> Logged | None:
+        """A decision that was served, with the vector that the shadow made for it, if it made one."""
 
 
 class Notebook:
@@ -95,7 +95,7 @@ class Notebook:
             return msgspec.structs.replace(ask, user_id=here[ask.decision_id])
         known = self._served.get(ask.decision_id)
         if known is None and self._archive:
-            known = self._archive.decision(ask.decision_id)
+            known = self._archive.decision(self._name, ask.decision_id)
         return msgspec.structs.replace(ask, user_id=known.user_id, x=known.x) if known else ask
 
     def decided(self, user_id: str, answer: Decided) -> None:

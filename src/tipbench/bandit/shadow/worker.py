@@ -220,7 +220,10 @@ class _Desk:
             raise _NeverDecided(f"decision {ask.decision_id} was not made by this shadow")
         dims = FEATURES[self.policy.features].dims
         if len(ask.x) != 8 * dims:
-            raise BadInput(f"decision {ask.decision_id} has {len(ask.x)} bytes of features, not {8 * dims}")
+            raise BadInput(
+                f"decision {ask.decision_id} was not made by this shadow, and what served it reads other "
+                "features"
+            )
         return np.frombuffer(ask.x, dtype="<f8").astype(np.float64)
 
     def _memory(self, user_id: str) -> Memory:
