@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tipbench.bandit.shadow import Limits, Outcome, ShadowCounts, ShadowSpec
 
 _MANY_WAITING = 256
-# So many entries after a decision a shadow has said what it makes of it, or never will.
-_FOLLOWED = 10_000
+# So many entries after a decision a shadow that keeps up has said what it makes of it. To look through more
+# of them, for every reward that an apprentice knows nothing of, would take time from those who are served.
+_FOLLOWED = 2_000
 _Form = TypeVar("_Form")
 _ENCODER = msgspec.msgpack.Encoder()
 
