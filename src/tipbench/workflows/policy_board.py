@@ -95,11 +95,10 @@ def _served(service: Service, troubles: list[str]) -> tuple[Mapping[str, Any] | 
     serving = None
     try:
         serving = overview(service.desk)
-    except BadState as error:
-        troubles.append(str(error))
     except TipbenchError as error:
         troubles.append(str(error))
-        return None, None
+        if not isinstance(error, BadState):
+            return None, None
     settings, known = service.config.settings, service.desk.trial
     return serving, _tried(lambda: promoting.status(settings, known=known), troubles)
 
