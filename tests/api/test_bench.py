@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -12,10 +13,12 @@ from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api
 from judged_world import plant
 from stand_in import FakeModel, StandIn, running
 from tipbench.settings import RUN_SETTINGS, Settings
+from tipbench.suite import load_suite
 from tipbench.workflows.comparing import compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from judged_world import World
 
@@ -197,6 +200,38 @@ def test_an_estimate_says_what_it_would_take(hosted: Api) -> None:
     refused = hosted.admin.post("/api/bench/estimate", json={"models": ["big:9b"], "experiment": "new"})
     assert refused.status_code == 422
     assert "big:9b" in refused.json()["error"]["fields"]["models"]
+
+
+@pytest.mark.parametrize("models", ["big:9b", "nope:1b", "qwen2.5:0.5b,big:9b"])
+def test_a_run_refuses_what_an_estimate_refuses(hosted: Api, models: str) -> None:
+    """A model that is too large or not installed gets the same 422 from both routes, and no job starts."""
+    body = {"models": models, "prompts": "v1", "experiment": "new"}
+    estimated, started = (hosted.admin.post(f"/api/bench/{path}", json=body) for path in ("estimate", "run"))
+    assert (started.status_code, started.json()) == (422, estimated.json())
+    assert hosted.admin.get("/api/jobs").json() == []
+
+
+def test_a_run_refuses_changed_prompts(hosted: Api, tmp_path: Path) -> None:
+    """A suite whose prompt differs from the experiment's gets the same 422 from both routes."""
+    suite = tmp_path / "tip"
+    shutil.copytree(load_suite("tip").path, suite)
+    prompt = suite / "prompts" / "v1.md"
+    prompt.write_text(prompt.read_text() + "\nBe brief.\n")
+    body = {"models": "qwen2.5:0.5b", "prompts": "v1", "experiment": EXPERIMENT, "suite": str(suite)}
+    estimated, started = (hosted.admin.post(f"/api/bench/{path}", json=body) for path in ("estimate", "run"))
+    assert (started.status_code, started.json()) == (422, estimated.json())
+    assert "v1" in started.json()["error"]["message"]
+    assert hosted.admin.get("/api/jobs").json() == []
+
+
+def test_a_run_with_an_engine_that_does_not_answer_is_unavailable(hosted: Api) -> None:
+    """Both routes answer 503 and name the address, and no job starts."""
+    body = {"models": "qwen2.5:0.5b", "experiment": "new", "ollama_url": "http://127.0.0.1:9"}
+    for path in ("estimate", "run"):
+        refused = hosted.admin.post(f"/api/bench/{path}", json=body)
+        assert refused.status_code == 503
+        assert "127.0.0.1:9" in refused.json()["error"]["message"]
+    assert hosted.admin.get("/api/jobs").json() == []
 
 
 def test_everything_that_is_wrong_is_told_at_once(api: Api) -> None:

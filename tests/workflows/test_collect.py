@@ -367,7 +367,7 @@ def test_a_dry_run_generates_nothing() -> None:
     with running(a_host()) as host:
         plan = estimate(settings_for(host, pull=True), emit=lambda _event: None)
         with pytest.raises(ModelRefused, match="ollama pull new:1b"):
-            estimate(settings_for(host, models="new:1b", pull=True), emit=lambda _event: None)
+            estimate(settings_for(host, models="new:1b"), emit=lambda _event: None)
         assert (plan.cells, plan.calls, plan.skipped, len(plan.models)) == (24, 24, 0, 3)
         assert plan.minutes > 0
         assert plan.peak_bytes > 0
@@ -375,6 +375,19 @@ def test_a_dry_run_generates_nothing() -> None:
         run(host)
         after = estimate(settings_for(host), emit=lambda _event: None)
         assert (after.cells, after.skipped) == (0, 24)
+
+
+def test_a_dry_run_with_pull_names_the_models_that_it_cannot_count() -> None:
+    """With `--pull` a missing model is no error: a notice names it, and the plan has the installed ones."""
+    events: EVENTS = []
+    with running(a_host("a:1b")) as host:
+        plan = estimate(
+            settings_for(host, models="a:1b,new:1b", pull=True), emit=lambda event: events.append(dict(event))
+        )
+        assert [model.name for model in plan.models] == ["a:1b"]
+        assert "new:1b" in " ".join(event["message"] for event in events if event["event"] == "notice")
+        with pytest.raises(ModelRefused, match="llama3:70b"):
+            estimate(settings_for(host, models="llama3:70b", pull=True), emit=lambda _event: None)
 
 
 def test_a_host_that_dies_ends_the_run_and_keeps_what_was_done(home: Path) -> None:

@@ -25,7 +25,7 @@ from tipbench.api.jobs import Started, started
 from tipbench.judge.scoring import parse_weights
 from tipbench.records import ExperimentSummary
 from tipbench.workflows.browse import experiments
-from tipbench.workflows.estimate import estimate
+from tipbench.workflows.estimate import check_collection, estimate
 from tipbench.workflows.hosts import installed_models
 from tipbench.workflows.run_views import Wanted, page_of_runs, run_in_full
 
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     RunRequest = BaseModel
 else:
     RunRequest = run_request()
+
+
+def _ignore(_event: Event) -> None:
+    """Drop a notice: the job repeats it in its own events."""
+
 
 router = APIRouter(
     prefix="/api/bench", tags=["bench"], route_class=GuardedRoute, responses=documented(404, 422, 503)
@@ -207,8 +212,9 @@ def dry_run(service: TheService, _who: Admin, body: RunRequest) -> Plan:
 
 @router.post("/run", status_code=202, responses=documented(409))
 def run(service: TheService, who: Admin, body: RunRequest) -> Started:
-    """Start a collection. 409 says who is using the host."""
+    """Start a collection. Refuses what `estimate` refuses. 409 names the job that uses the host."""
     settings = collection_settings(service, body.model_dump())
+    check_collection(settings, emit=_ignore)
     return started(service, who, service.jobs.start_collect(settings, by=who.name))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tipbench.engine.address import without_login
@@ -145,6 +145,18 @@ async def find_models(host: OllamaHost, settings: Settings, *, emit: Emit) -> li
         raise ModelRefused("; ".join(problems))
     _tell_of_aliases(models, emit)
     return models
+
+
+async def installed_of(host: OllamaHost, settings: Settings, *, emit: Emit) -> list[Model]:
+    """Check the models like `find_models`, and download none: with `pull`, return only the installed ones."""
+    if not settings.pull or host.host.kind != "ollama":
+        return await find_models(host, settings, emit=emit)
+    installed = [name for name in settings.models if await host.model(name) is not None]
+    missing = [name for name in settings.models if name not in installed]
+    _refuse_by_name(missing, settings.max_model_b)
+    if missing:
+        emit({"event": "notice", "message": f"not installed yet and not counted: {', '.join(missing)}"})
+    return await find_models(host, replace(settings, models=tuple(installed)), emit=emit)
 
 
 def _tell_of_aliases(models: Sequence[Model], emit: Emit) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from tipbench.errors import LedgerUnreachable
 from tipbench.ledger import merge_pins
 from tipbench.plan import plan_cells
 from tipbench.workflows.collect import make_grid, pin_of
-from tipbench.workflows.engines import check_parallel, find_models, open_engine
+from tipbench.workflows.engines import check_parallel, installed_of, open_engine
 from tipbench.workflows.places import by_place, place_of_host
 from tipbench.workflows.recording import the_ledger, the_spool
 
@@ -60,12 +60,15 @@ class Estimate:
         return asdict(self)
 
 
+def check_collection(settings: Settings, *, emit: Emit) -> None:
+    """Raise the error that a collection with these settings would raise before it generates anything."""
+    grid, _, _ = _checked_models(settings, emit)
+    _check_texts(settings, grid)
+
+
 def estimate(settings: Settings, *, emit: Emit) -> Estimate:
     """The cells, calls, minutes and memory of a collection. Checks all that a collection would check."""
-    check_parallel(settings)
-    grid = make_grid(settings)
-    with open_engine(settings, emit=emit) as engine:
-        models, place = asyncio.run(_models(engine, replace(settings, pull=False), emit))
+    grid, models, place = _checked_models(settings, emit)
     with the_spool() as spool:
         waiting = spool.pending_keys(settings.mlflow_url, settings.experiment)
     runs = _runs(settings, grid, emit)
@@ -85,21 +88,35 @@ def estimate(settings: Settings, *, emit: Emit) -> Estimate:
     )
 
 
+def _checked_models(settings: Settings, emit: Emit) -> tuple[Grid, list[Model], str]:
+    """Return the grid, the models and the name of their host. Raises if one of them is refused."""
+    check_parallel(settings)
+    grid = make_grid(settings)
+    with open_engine(settings, emit=emit) as engine:
+        models, place = asyncio.run(_models(engine, settings, emit))
+    return grid, models, place
+
+
 async def _models(engine: Engine, settings: Settings, emit: Emit) -> tuple[list[Model], str]:
-    """The models, and what the host that has them is called: speed on another one tells nothing of it."""
+    """Return the models and the name of their host. Speeds are compared only within one host."""
     async with engine.host(timeout_s=settings.timeout) as host:
-        return await find_models(host, settings, emit=emit), place_of_host(host.host)
+        return await installed_of(host, settings, emit=emit), place_of_host(host.host)
+
+
+def _check_texts(settings: Settings, grid: Grid) -> bool:
+    """Return whether the experiment exists. Raises PinConflict if its texts differ from the suite's."""
+    pinned = the_ledger(settings).pinned(settings.experiment)
+    if pinned is not None:
+        merge_pins(settings.experiment, pinned, pin_of(grid))
+    return pinned is not None
 
 
 def _runs(settings: Settings, grid: Grid, emit: Emit) -> list[Run]:
-    """What is recorded already, after the check that the texts are the ones it was begun with."""
-    ledger = the_ledger(settings)
+    """Return the recorded cells of the experiment, after the check of its texts."""
     try:
-        pinned = ledger.pinned(settings.experiment)
-        if pinned is None:
+        if not _check_texts(settings, grid):
             return []
-        merge_pins(settings.experiment, pinned, pin_of(grid))
-        return ledger.runs(settings.experiment)
+        return the_ledger(settings).runs(settings.experiment)
     except LedgerUnreachable as error:
         emit({"event": "notice", "message": f"{error}; cells done before are not counted"})
         return []
