@@ -7,12 +7,17 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from compared_worlds import BIG, SMALL
+from judged_world import plant
 from shadow_world import until
 from shipped_world import filed, plant_judged, settings
 from tiny_gguf import write_tiny_gguf
 from tip_service import NOWHERE, ONLY_TIPS, TipService, serving
+from tipbench.ledger import open_ledger
+from tipbench.suite import load_suite
 from tipbench.workflows.shipped_file import FILE, write_filed
 from tipbench.workflows.shipping import roll_back, ship
+from verdict_planting import ANNA, judge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +63,51 @@ def test_what_is_shipped_is_served_and_rolled_back_without_a_restart(home: Path)
     with serving(home, *ONLY_TIPS) as service:
         assert tip(service, request_id="r") == one
         assert service.post("/recommend", {"user_id": "app", "request_id": "other"}).status_code == 404
+
+
+def test_each_suite_has_its_own_policy_state(home: Path, tmp_path: Path) -> None:
+    """What `/score` learned belongs to the first suite; another starts fresh; going back brings it back."""
+    folder = tmp_path / "mine"
+    shutil.copytree(load_suite("tip").path, folder)
+    main = folder / "suite.yaml"
+    main.write_text(main.read_text().replace("id: tip", "id: mine"))
+    plant_judged("won")
+    plant("mine", quality={BIG: 3.0, SMALL: 3.0}, suite=str(folder))
+    judge(open_ledger("", home=home), "mine", ANNA, lambda _run, _slot: 9)
+    with serving(home, *ENGINE_AWAY) as service:
+
+        def weights() -> dict[str, float] | None:
+            by_name = service.get("/stats", user_id="anna")["policies"]
+            found: dict[str, float] | None = by_name["egreedy"]["weights"]
+            return found
+
+        assert service.reward(service.score()).json()["learned"]
+        learned = weights()
+        assert learned
+        ship(settings(), experiment="won")
+        until(lambda: service.post("/recommend", {"user_id": "app", "context": MAYA}).status_code == 200)
+        assert weights() == learned
+        ship(settings(suite=str(folder)), experiment="mine", cell="b:500m/v1")
+        until(lambda: weights() is None)
+        assert service.reward(service.score()).json()["learned"]
+        own = weights()
+        roll_back(settings())
+        until(lambda: weights() == learned)
+        service.end()
+    ship(settings(suite=str(folder)), experiment="mine", cell="b:500m/v1")
+    with serving(home, *ENGINE_AWAY) as service:
+        assert weights() == own
+
+
+def test_state_follows_a_suite_that_was_shipped_while_it_was_away(home: Path) -> None:
+    """A service that starts with another shipped suite than the state's uses that suite's state."""
+    write_filed(home, filed())
+    with serving(home, *ENGINE_AWAY) as service:
+        assert service.reward(service.score()).json()["learned"]
+    write_filed(home, replace(filed(), shipped=replace(filed().shipped, suite_id="other"), suite=""))
+    with serving(home, *ENGINE_AWAY) as service:
+        found = service.get("/stats", user_id="anna")["policies"]
+        assert found["egreedy"]["weights"] is None
 
 
 def ids(home: Path) -> set[str]:

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from command import here, tipbench
+from compared_worlds import BIG, SMALL
+from judged_world import plant
 from shipped_world import plant_judged
 from tipbench.ledger import open_ledger
+from tipbench.suite import load_suite
+from verdict_planting import ANNA, judge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +48,7 @@ def test_from_shipping_to_rolling_back() -> None:
         *("b:500m", "recommended"),
         1,
     )
+    assert second.err.splitlines()[-1].startswith("replaces a-big:1b with v1, 16.50 (")
     status = here("ship", "--status")
     assert status.out.startswith("b:500m with v1, ")
     assert "(recommended), of experiment tied" in status.out
@@ -123,3 +128,20 @@ def test_help_teaches() -> None:
     told = tipbench("ship", "--help").out
     for words in ("exits 4", "--recommended", "registered model", "Example: tipbench ship", "--rollback"):
         assert words in told
+
+
+def test_ship_names_what_it_replaces_of_whatever_suite(home: Path, tmp_path: Path) -> None:
+    """A first release replaces nothing; one of another suite names the model, prompt, version and suite."""
+    folder = tmp_path / "mine"
+    shutil.copytree(load_suite("tip").path, folder)
+    main = folder / "suite.yaml"
+    main.write_text(main.read_text().replace("id: tip", "id: mine"))
+    plant("mine", quality={BIG: 3.0, SMALL: 3.0}, suite=str(folder))
+    judge(open_ledger("", home=home), "mine", ANNA, lambda _run, _slot: 9)
+    assert "replaces" not in here("ship", "--experiment", "won").out
+    assert "replaces" not in here("ship", "--experiment", "won").out
+    own = here("ship", "--experiment", "mine", "--cell", "b:500m/v1", "--suite", str(folder))
+    assert own.code == 0, own.err
+    (line,) = (line for line in own.out.splitlines() if "replaces" in line)
+    assert line.startswith("  replaces a-big:1b with v1, 16.50 (")
+    assert line.endswith("version 1 of tipbench-tip")

@@ -77,7 +77,7 @@ def open_question(asked: Question, work: Work) -> ScoreReply | Open:
         return reply_to(past.entry, decode(past.entry))
     request = asked.request
     profile = work.profile(request.user_id)
-    memory = work.memory(asked.served.policy, request.user_id, asked.served.fresh)
+    memory = work.memory(asked.served.policy, request.user_id, asked.served.fresh, work.suite)
     return Open(asked, profile, memory, _features(asked, profile))
 
 
@@ -206,13 +206,23 @@ def _written(one: Open, choice: Choice, work: Work) -> Decided:
         asked.source,
         request.candidates[choice.chosen].text if asked.source else None,
         choice.took_us,
+        work.suite,
     )
     user, body = request.user_id, encode(logged)
     entry = Entry(work.seq + 1, work.now_ms, SERVE, asked.decision_id, user, served.name, body)
     kind = one.features.kinds[choice.chosen]
     x = one.features.x[choice.chosen].copy()
     decision = Decision(
-        entry.seq, entry.ms, user, served.name, kind, request.context.hour, served.policy.features, x, False
+        entry.seq,
+        entry.ms,
+        user,
+        served.name,
+        kind,
+        request.context.hour,
+        served.policy.features,
+        x,
+        False,
+        work.suite,
     )
     work.log(entry)
     work.keep_past(Past(entry, None))

@@ -40,6 +40,7 @@ class Logged(msgspec.Struct, frozen=True, array_like=True):
     source: str = ""  # where the candidates came from, when an app asked for a tip
     text: str | None = None  # of the tip that was shown then
     took_us: float = 0.0  # to weigh the candidates; decisions that were weighed together share the time
+    suite: str = ""  # whose state it was decided with; empty for the first suite
 
     def matrix(self) -> Array:
         """The features of the candidates, (K, D)."""
@@ -58,6 +59,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     feature_version: str
     x: Array  # (D) of the tip that was shown
     ended: bool
+    suite: str = ""
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -129,4 +131,5 @@ def recalled(past: Past) -> Decision:
         feature_version=logged.feature_version,
         x=logged.matrix()[logged.chosen].astype(np.float64),
         ended=past.outcome is not None,
+        suite=logged.suite,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.bandit.books import POOLED
 from tipbench.bandit.policies import version
+from tipbench.bandit.suites import state_key
 from tipbench.errors import NotFound
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ class Served:
     def of(cls, policy: Policy) -> Served:
         return cls(name=policy.name, policy=policy, fresh=policy.fresh(), version=version(policy))
 
-    def keys(self, user: str) -> list[MemoryKey]:
-        """Under which the memories that it decides with are kept."""
-        own = [(user, self.name)] if self.fresh.own is not None else []
-        return own + ([(POOLED, self.name)] if self.fresh.pooled is not None else [])
+    def keys(self, user: str, suite: str) -> list[MemoryKey]:
+        """Return the keys of the memories that it decides with."""
+        key = state_key(self.name, suite)
+        own = [(user, key)] if self.fresh.own is not None else []
+        return own + ([(POOLED, key)] if self.fresh.pooled is not None else [])
 
 
 class LineUp:

@@ -14,6 +14,7 @@ from tipbench.bandit.decisions import recalled
 from tipbench.bandit.policy import Memory
 from tipbench.bandit.profiles import Profile
 from tipbench.bandit.ridge_codec import decode_ridge
+from tipbench.bandit.suites import owner_of_state, state_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -71,6 +72,7 @@ class Recall:
         self.decisions: Recent[str, Decision] = Recent(decisions)
         self.seq = -1
         self.floor = 0
+        self.suite = ""
 
     def forget(self) -> None:
         for kept in (self.profiles, self.ridges, self.decisions):
@@ -82,7 +84,9 @@ class Recall:
         if tx.stale or self.seq < 0:
             self.forget()
             self.seq = tx.last_seq()
-            self.floor = int(tx.choices().get(_FLOOR, "0"))
+            choices = tx.choices()
+            self.floor = int(choices.get(_FLOOR, "0"))
+            self.suite = owner_of_state(choices)
 
 
 class Work:
@@ -93,6 +97,7 @@ class Work:
         self.now_ms = now_ms
         self.floor = recall.floor
         self.seq = recall.seq
+        self.suite = recall.suite
         self._recall = recall
         self._tx = tx
         self._found_profiles: dict[str, bytes] = {}
@@ -162,9 +167,10 @@ class Work:
             known = self._profiles[user] = _NOBODY if body is None else Profile.decode(body, what=what)
         return known
 
-    def memory(self, policy: Policy, user: str, fresh: Memory) -> Memory:
-        own = None if fresh.own is None else self._ridge((user, policy.name), fresh.own)
-        pooled = None if fresh.pooled is None else self._ridge((POOLED, policy.name), fresh.pooled)
+    def memory(self, policy: Policy, user: str, fresh: Memory, suite: str) -> Memory:
+        key = state_key(policy.name, suite)
+        own = None if fresh.own is None else self._ridge((user, key), fresh.own)
+        pooled = None if fresh.pooled is None else self._ridge((POOLED, key), fresh.pooled)
         return Memory(own=own, pooled=pooled)
 
     def _ridge(self, key: MemoryKey, fresh: Ridge) -> Ridge:

@@ -13,6 +13,7 @@ import msgspec
 from tipbench.bandit.asked import RewardReply
 from tipbench.bandit.books import POOLED, Event, Outcome, Total
 from tipbench.bandit.lessons import Learned, Lesson, learn
+from tipbench.bandit.suites import state_key
 from tipbench.errors import BadInput, Conflict, NotFound, TipbenchError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _told(
             f"decision {request.decision_id} was made by {decision.policy} with features "
             f"{decision.feature_version}, which is no longer served here"
         )
-    memory = work.memory(served.policy, decision.user_id, served.fresh)
+    memory = work.memory(served.policy, decision.user_id, served.fresh, decision.suite)
     profile = profile.ended(decision.kind, decision.policy, reward, request.event, decision.hour)
     if request.dwell_s is not None:
         profile = profile.dwelt(decision.kind, request.dwell_s)
@@ -108,8 +109,10 @@ def _told(
 def learn_all(due: Sequence[Due], work: Work) -> list[RewardReply | TipbenchError]:
     """Learn from rewards of different users, each as if it had come alone."""
     answers: dict[str, RewardReply | TipbenchError] = {}
-    for served in {one.served.name: one.served for one in due}.values():
-        its = [one for one in due if one.served is served]
+    for served, suite in {
+        (one.served.name, one.decision.suite): (one.served, one.decision.suite) for one in due
+    }.values():
+        its = [one for one in due if one.served is served and one.decision.suite == suite]
         for one, after in zip(its, learn(served, [one.lesson for one in its]), strict=True):
             answers[one.request.decision_id] = (
                 after if isinstance(after, TipbenchError) else _kept(one, after, work)
@@ -120,10 +123,11 @@ def learn_all(due: Sequence[Due], work: Work) -> list[RewardReply | TipbenchErro
 def _kept(due: Due, learned: Learned, work: Work) -> RewardReply:
     request, decision, reward = due.request, due.decision, due.lesson.reward
     work.keep_profile(decision.user_id, due.profile)
+    key = state_key(decision.policy, decision.suite)
     if learned.own is not None:
-        work.keep_ridge((decision.user_id, decision.policy), *learned.own)
+        work.keep_ridge((decision.user_id, key), *learned.own)
     if learned.pooled is not None:
-        work.keep_ridge((POOLED, decision.policy), *learned.pooled)
+        work.keep_ridge((POOLED, key), *learned.pooled)
     work.keep_decision(request.decision_id, msgspec.structs.replace(decision, ended=True))
     work.tell(
         _event(request, reward, decision, work, learned=1),

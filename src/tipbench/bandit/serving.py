@@ -13,6 +13,7 @@ from tipbench.bandit.deciding import Open, Question, decide_all, open_question
 from tipbench.bandit.line_up import LineUp
 from tipbench.bandit.recall import Recall, Work
 from tipbench.bandit.rewarding import Due, learn_all, tell
+from tipbench.bandit.suites import state_key
 from tipbench.errors import BadInput, Conflict, TipbenchError, Unavailable
 
 if TYPE_CHECKING:
@@ -191,20 +192,23 @@ class _Batch:
         self._work.look_up_past(
             [*(one.request.decision_id for one in rewards), *(one.lesson for one in lessons)]
         )
-        asked = [(one.request.user_id, one.served) for one in questions]
+        asked = [(one.request.user_id, one.served, self._work.suite) for one in questions]
         wanted = [*asked, *self._look_up_told(rewards)]
-        keys = (key for user, served in wanted if served is not None for key in served.keys(user))
+        keys = (
+            key for user, served, suite in wanted if served is not None for key in served.keys(user, suite)
+        )
         learners = (memory.user_id for one in lessons for memory in one.memories)
         watched = (one.user_id for one in ready if isinstance(one, Note) and one.decision_id)
-        self._work.look_up_users((*(user for user, _ in wanted), *learners, *watched), keys)
+        self._work.look_up_users((*(user for user, _, _ in wanted), *learners, *watched), keys)
         for place, one in enumerate(ready):
             self._work_on(place, one)
         self._catch_up()
         return [self._answers[place] for place in range(len(ready))]
 
-    def _look_up_told(self, rewards: Sequence[Reward]) -> list[tuple[str, Served | None]]:
-        """See which rewards have been told before; whose they are, and which policy learns from them: None
-        where it is no longer served, and the user's profile is wanted all the same.
+    def _look_up_told(self, rewards: Sequence[Reward]) -> list[tuple[str, Served | None, str]]:
+        """Look up which rewards were counted before. Return the user, policy and suite of their decisions.
+
+        The policy is None if it is no longer served: the user's profile is needed all the same.
         """
         told, wanted = [], []
         for one in rewards:
@@ -214,7 +218,8 @@ class _Batch:
                 continue
             if decision is not None:
                 told.append((decision.seq, one.request.reward_id))
-                wanted.append((decision.user_id, self._tips.line_up.called(decision.policy)))
+                served = self._tips.line_up.called(decision.policy)
+                wanted.append((decision.user_id, served, decision.suite))
         self._work.look_up_repeats(told)
         return wanted
 
@@ -296,15 +301,16 @@ class _Batch:
 
     def _keep_learned(self, note: Note) -> None:
         held = [one for one in note.memories if self._holds(note.lesson, one.user_id)]
-        if any(self._work.encoded((one.user_id, note.policy)) != one.was for one in held):
+        key = state_key(note.policy, self._work.suite)
+        if any(self._work.encoded((one.user_id, key)) != one.was for one in held):
             raise Conflict(f"{note.policy} was taught something else meanwhile")
         for one in held:
-            self._work.keep_encoded((one.user_id, note.policy), one.now)
+            self._work.keep_encoded((one.user_id, key), one.now)
 
     def _holds(self, lesson: str, user_id: str) -> bool:
-        """Whether it was learned from a decision after the last reset; what all share stands a user's."""
-        decision = self._work.decision(lesson)
-        return decision is not None and decision.seq > self._work.floor_of(user_id)
+        """Whether the decision is of the suite in use, and made after the user's last reset."""
+        decision, work = self._work.decision(lesson), self._work
+        return decision is not None and decision.suite == work.suite and decision.seq > work.floor_of(user_id)
 
     def _log(self, signal: str, decision_id: str, user_id: str, policy: str, body: bytes) -> None:
         work = self._work

@@ -12,6 +12,7 @@ from tipbench.bandit.books import EVERYBODY, POOLED, RESET
 from tipbench.bandit.decisions import decode, recalled
 from tipbench.bandit.rewarding import WORTH
 from tipbench.bandit.shadow import Decide, Logged, ShadowDropped, ShadowLesson, ShadowResult, Shadows, Teach
+from tipbench.bandit.suites import owner_of_state, state_key
 from tipbench.errors import BadState, Conflict, Unavailable
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ class _Archive:
 
     def memory(self, shadow: str, user_id: str) -> bytes | None:
         with self._books.reading() as reading:
-            return reading.memories([(user_id, shadow)]).get((user_id, shadow))
+            key = user_id, state_key(shadow, owner_of_state(reading.choices()))
+            return reading.memories([key]).get(key)
 
     def decision(self, shadow: str, decision_id: str) -> Logged | None:
         """One that an app was served: what somebody asked one policy for is nothing to learn from.

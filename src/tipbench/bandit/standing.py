@@ -12,6 +12,7 @@ from tipbench.bandit.features import FEATURES
 from tipbench.bandit.policies import version
 from tipbench.bandit.profiles import Profile, Served, Watched
 from tipbench.bandit.ridge_codec import decode_ridge
+from tipbench.bandit.suites import owner_of_state, state_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,11 +71,13 @@ def standing(reading: Reading, policies: Iterable[Policy], *, user_id: str | Non
     """How these policies stand: with one user, or overall."""
     profile = None if user_id is None else _of_user(reading, user_id)
     counts = _overall(reading) if profile is None else profile.served
+    choices = reading.choices()
+    suite = owner_of_state(choices)
     return Standing(
         user_id=user_id,
-        policies=[_of_policy(reading, policy, counts, user_id) for policy in policies],
+        policies=[_of_policy(reading, policy, counts, user_id, suite) for policy in policies],
         shadows=[_of_shadow(total, profile) for total in reading.shadows()],
-        choices=reading.choices(),
+        choices=choices,
     )
 
 
@@ -94,10 +97,11 @@ def _overall(reading: Reading) -> dict[str, Served]:
 
 
 def _of_policy(
-    reading: Reading, policy: Policy, counts: dict[str, Served], user_id: str | None
+    reading: Reading, policy: Policy, counts: dict[str, Served], user_id: str | None, suite: str
 ) -> PolicyStanding:
     count, fresh = counts.get(policy.name, Served()), policy.fresh()
-    users = _users(reading, policy, user_id) if fresh.own is not None else []
+    key = state_key(policy.name, suite)
+    users = _users(reading, key, user_id) if fresh.own is not None else []
     return PolicyStanding(
         policy=policy.name,
         policy_version=version(policy),
@@ -109,15 +113,15 @@ def _of_policy(
         mean_reward=_share(count.reward_sum, count.rewards),
         weights=_weights(policy, users, fresh.own),
         weights_of=len(users),
-        pooled_weights=_weights(policy, _users(reading, policy, POOLED), fresh.pooled),
+        pooled_weights=_weights(policy, _users(reading, key, POOLED), fresh.pooled),
     )
 
 
-def _users(reading: Reading, policy: Policy, user_id: str | None) -> list[tuple[str, bytes]]:
-    """What was learned about a user; with None, about the first of them, who stand for all."""
+def _users(reading: Reading, key: str, user_id: str | None) -> list[tuple[str, bytes]]:
+    """Return what is stored under a policy's key about a user; with None, about the first users."""
     if user_id is None:
-        return reading.memories_of(policy.name, after=POOLED, limit=_SAMPLE)
-    body = reading.memories([(user_id, policy.name)]).get((user_id, policy.name))
+        return reading.memories_of(key, after=POOLED, limit=_SAMPLE)
+    body = reading.memories([(user_id, key)]).get((user_id, key))
     return [] if body is None else [(user_id, body)]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tipbench.bandit.books import Changes
 from tipbench.bandit.features import FEATURES
 from tipbench.bandit.ridge_codec import decode_ridge, encode_ridge
+from tipbench.bandit.suites import owner_of_state, state_key
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
@@ -79,15 +80,18 @@ class Widening:
 def migrate(books: Books, source: Policy, target: Policy, *, replace: bool = False) -> Migrated:
     """Copy what a policy has learned into another, for every user who has nothing there yet.
 
-    With `replace`, for every user: what the other has learned from them is then gone.
+    With `replace`, for every user: what the other has learned from them is then gone. Copies the state of
+    the suite in use.
     """
     widening = Widening.between(source, target)
+    with books.reading() as reading:
+        suite = owner_of_state(reading.choices())
     copied = kept = 0
     after: str | None = None
     while True:
         with _resting_after(books), books.transaction() as tx:
-            users = tx.memories_of(widening.source, after=after, limit=_AT_A_TIME)
-            some = _copied(tx, widening, users, replace=replace)
+            users = tx.memories_of(state_key(widening.source, suite), after=after, limit=_AT_A_TIME)
+            some = _copied(tx, widening, users, state_key(widening.target, suite), replace=replace)
         if not users:
             return Migrated(copied=copied, kept=kept)
         copied, kept, after = copied + some, kept + len(users) - some, users[-1][0]
@@ -102,13 +106,11 @@ def _resting_after(books: Books) -> Iterator[None]:
     time.sleep(max(time.monotonic() - began, _REST_S))
 
 
-def _copied(tx: Transaction, widening: Widening, users: list[tuple[str, bytes]], *, replace: bool) -> int:
-    there = {} if replace else tx.memories([(user, widening.target) for user, _ in users])
-    memories = {
-        (user, widening.target): widening.of(user, body)
-        for user, body in users
-        if (user, widening.target) not in there
-    }
+def _copied(
+    tx: Transaction, widening: Widening, users: list[tuple[str, bytes]], key: str, *, replace: bool
+) -> int:
+    there = {} if replace else tx.memories([(user, key) for user, _ in users])
+    memories = {(user, key): widening.of(user, body) for user, body in users if (user, key) not in there}
     tx.write(Changes(memories=memories))
     return len(memories)
 

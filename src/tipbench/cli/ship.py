@@ -70,10 +70,22 @@ def ship_command(
     elif experiment is None:
         _print_status(settings, as_json=as_json)
     else:
+        before = _served_now()
         done = shipping.ship(
             settings, experiment=experiment, recommended=recommended, cell=cell, insist=insist
         )
-        _print_shipped(done, settings, as_json=as_json)
+        _print_shipped(done, before, settings, as_json=as_json)
+
+
+def _served_now() -> Shipped | None:
+    """Return what this machine serves; None if nothing is shipped or the file is damaged."""
+    from tipbench.errors import StoreUnusable
+    from tipbench.workflows.shipping import shipped
+
+    try:
+        return shipped()
+    except StoreUnusable:
+        return None
 
 
 def _check(
@@ -91,17 +103,28 @@ def _check(
         raise BadInput("--insist is for a combination that you name with --cell")
 
 
-def _print_shipped(done: Shipped, settings: Settings, *, as_json: bool) -> None:
+def _print_shipped(done: Shipped, before: Shipped | None, settings: Settings, *, as_json: bool) -> None:
+    replaced = _replaced(done, before)
     for line in done.cautions:
         tell(line)
     if as_json:
+        if replaced:
+            tell(replaced)
         print_json(asdict(done))
         return
     say(f"shipped {_line(done)}", style="bold")
-    if done.replaces is not None:
-        say(f"  in place of version {done.replaces}")
+    if replaced:
+        say(f"  {replaced}")
     say(f"Next: {typed('serve')}   (its tips come from this now)")
     say(f"      {typed('ship', '--rollback', *ledger_options(settings))}   (undo it)")
+
+
+def _replaced(done: Shipped, before: Shipped | None) -> str:
+    """Return a line about what this machine served before, of any suite; empty if that is unchanged."""
+    if before is None:
+        return "" if done.replaces is None else f"replaces version {done.replaces}"
+    same = (before.suite_id, before.version) == (done.suite_id, done.version)
+    return "" if same else f"replaces {_line(before)}"
 
 
 def _print_rolled_back(done: Shipped, settings: Settings, *, as_json: bool) -> None:

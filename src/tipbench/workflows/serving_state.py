@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from tipbench.bandit import log_export, policies, upkeep
 from tipbench.bandit.opening import open_books
 from tipbench.bandit.serving import check_ids
 from tipbench.bandit.standing import standing
+from tipbench.bandit.suites import use_suite
 from tipbench.errors import BadInput, NotFound
 from tipbench.settings import home
 from tipbench.workflows.whole_files import check_free, write_pieces
@@ -45,6 +46,27 @@ def opened(*, must_exist: bool = True) -> Iterator[Books]:
         yield books
     finally:
         books.close()
+
+
+@contextmanager
+def suite_switch(shipped_now: str | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that puts a suite's state in use. It does nothing if nothing has been served yet.
+
+    The state in use belongs to the suite that is shipped now, if there is one. Raises before the block if
+    the state cannot be opened, so that nothing is shipped then.
+    """
+    with ExitStack() as stack:
+        books: Books | None = None
+        with suppress(NotFound):
+            books = stack.enter_context(opened())
+
+        def switch(suite_id: str) -> None:
+            if books is not None:
+                use_suite(books, suite_id)
+
+        if shipped_now is not None:
+            switch(shipped_now)
+        yield switch
 
 
 def stats(*, user_id: str | None = None) -> Standing:

@@ -33,6 +33,7 @@ from tipbench.workflows.facts import combinations
 from tipbench.workflows.judged import judged_experiment, read_judged, suite_of
 from tipbench.workflows.recording import the_ledger
 from tipbench.workflows.scenario_kinds import Kind, kind_of_scenario
+from tipbench.workflows.serving_state import suite_switch
 from tipbench.workflows.shipped_file import Before, Filed, read_filed, write_filed
 from tipbench.workflows.shipping_choice import choose
 
@@ -91,10 +92,11 @@ def ship(
     if not any(kind.tips for kind in kinds):
         new = replace(new, cautions=(*new.cautions, _NO_TIPS))
     place = _reference(suite)
-    with _alone(home()):
+    with _alone(home()), suite_switch(_served_suite()) as use_state_of:
         now = _put_in_force(state.ledger, new)
         filed = Filed(shipped=now, suite=place, ledger=state.ledger.uri, kinds=kinds)
         write_filed(home(), replace(filed, before=_before(now)))
+        use_state_of(now.suite_id)
     return now
 
 
@@ -103,7 +105,7 @@ def roll_back(settings: Settings) -> Shipped:
 
     NotFound where nothing is shipped, and where there was nothing before.
     """
-    with _alone(home()):
+    with _alone(home()), suite_switch(_served_suite()) as use_state_of:
         held = read_filed(home())
         suite_id = held.shipped.suite_id if held else load_suite(settings.suite).id
         ledger = the_ledger(settings)
@@ -111,11 +113,14 @@ def roll_back(settings: Settings) -> Shipped:
         if now is None:
             raise NotFound(f"nothing is shipped for the suite {suite_id!r} at {ledger.uri}: nothing to undo")
         if held is not None and held.before and held.before[-1].until == now.version:
-            return _other_suite(ledger, settings, held)
+            earlier = _other_suite(ledger, settings, held)
+            use_state_of(earlier.suite_id)
+            return earlier
         earlier = _earlier(ledger, now)
         filed = _filed(ledger, earlier, settings, held)
         ledger.set_shipped(suite_id, earlier.version)
         write_filed(home(), filed)
+        use_state_of(earlier.suite_id)
     return earlier
 
 
@@ -127,6 +132,15 @@ def _other_suite(ledger: Ledger, settings: Settings, held: Filed) -> Shipped:
     ledger.set_shipped(last.suite_id, earlier.version)
     write_filed(home(), replace(filed, before=held.before[:-1]))
     return earlier
+
+
+def _served_suite() -> str | None:
+    """Return the suite that this machine serves; None if there is none or the file is damaged."""
+    try:
+        held = read_filed(home())
+    except StoreUnusable:
+        return None
+    return None if held is None else held.shipped.suite_id
 
 
 def _before(now: Shipped) -> tuple[Before, ...]:

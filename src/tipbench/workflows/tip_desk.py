@@ -20,6 +20,7 @@ from tipbench.bandit.policies import NAMES, make
 from tipbench.bandit.serving import Tips
 from tipbench.bandit.shadow import ShadowSpec
 from tipbench.bandit.shadowing import Shadowing
+from tipbench.bandit.suites import owner_of_state, use_suite
 from tipbench.errors import BadState, PolicyFailed, TipbenchError
 from tipbench.workflows.canary_keeper import CanaryKeeper, now_ms, read_active
 from tipbench.workflows.serving_state import location
@@ -222,6 +223,8 @@ class _Open:
         self.counter.subscribe(self._heard)
         self.counter.start()
         self.pool.start()
+        self._suite: str | None = None
+        self._owner = self._use_shipped_suite()
         self._looking.start()
 
     def end_streams(self) -> None:
@@ -318,6 +321,23 @@ class _Open:
         while not self._ended.wait(_LOOK_EVERY_S):
             with suppress(TipbenchError):  # asked again in a moment; what was active stays so
                 self.look()
+                owner = self._use_shipped_suite()
+                if owner != self._owner:  # shadows still decide with the state of the other suite
+                    self._owner = owner
+                    self.shadowing.shadows.forget(None)
+
+    def _use_shipped_suite(self) -> str:
+        """Switch to the state of the shipped suite when that has changed. Return the owner of the state.
+
+        `ship` does the same. This is for a suite that was shipped while the state could not be reached, or
+        from another machine.
+        """
+        suite = self.pool.suite_id
+        if suite is not None and suite != self._suite:
+            use_suite(self.books, suite)
+            self._suite = suite
+        with self.books.reading() as reading:
+            return owner_of_state(reading.choices())
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> float:

@@ -133,6 +133,12 @@ class TipPool:
         """What keeps tips from being fresh or up to date at the moment, by `file`, `ledger` and `engine`."""
         return dict(self._troubles)
 
+    @property
+    def suite_id(self) -> str | None:
+        """The suite that is shipped, None where nothing is."""
+        served = self._served
+        return None if served is None else served.filed.shipped.suite_id
+
     def start(self) -> None:
         """Read what is shipped, at once, and begin to look for more. Nothing shipped is no error yet."""
         self._load()
