@@ -307,6 +307,16 @@ def normal_url(value: str) -> str:
     return text.replace("://0.0.0.0", "://127.0.0.1")
 
 
+_UNKNOWN_HOST = re.compile(
+    r"Name or service not known|nodename nor servname|getaddrinfo failed|No address assoc"
+)
+
+
+def is_unknown_host(reason: str) -> bool:
+    """Whether the text of a connection error says that the host name is unknown. A retry cannot help then."""
+    return bool(_UNKNOWN_HOST.search(reason))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShadowPolicy:
     """A challenger that decides on live traffic and can change nothing.

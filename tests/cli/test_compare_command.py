@@ -166,13 +166,13 @@ def test_the_proxy_alone_fails_the_check_unless_insisted_on(run: Run) -> None:
     assert (refused.code, refused.out) == (4, "")
     assert "would stand on proxy alone" in refused.err
     assert run("--experiment", "rules", "--insist").out.startswith(
-        "Ranked by proxy alone, because it was insisted on"
+        "Scores come from simple word rules (the proxy judge). Do not ship on them."
     )
     told = run("--experiment", "rules", "--insist", "--format", "json").json
-    assert told["first"][0].startswith("Ranked by proxy alone")
+    assert told["first"][0].startswith("Scores come from simple word rules")
     assert (told["winner"], told["recommended"]) == ({"model": BIG[0], "prompt": BIG[1]}, None)
     page = run("--experiment", "rules", "--insist", "--format", "md").out
-    assert page.splitlines()[2].startswith("> **Ranked by proxy alone")
+    assert page.splitlines()[2].startswith("> **Scores come from simple word rules")
 
 
 def test_a_drop_from_the_baseline_exits_4_after_the_report(run: Run, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_what_was_insisted_on_says_so() -> None:
     """A named combination that only the proxy judged is shipped with that as its first word."""
     told = here("ship", "--experiment", "rules", "--cell", "a-big:1b/v1", "--insist")
     assert told.code == 0
-    assert told.err.startswith("Ranked by proxy alone, because it was insisted on")
+    assert told.err.startswith("Scores come from simple word rules (the proxy judge). Do not ship on them.")
 
 
 def test_the_status_is_known_while_mlflow_is_away(home: Path) -> None:

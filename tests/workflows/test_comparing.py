@@ -215,7 +215,9 @@ def test_a_machine_is_no_ground_unless_insisted_on(who: Judge) -> None:
         report(place)
     assert "--insist" in str(refused.value)
     found = report(place, insist=True, weights={"tone": 2})
-    assert found.first[0].startswith(f"Ranked by {who.id} alone, because it was insisted on: ")
+    robot = f"Ranked by {who.id} alone, with --insist: "
+    rules = "Scores come from simple word rules (the proxy judge). Do not ship on them."
+    assert found.first[0].startswith(rules if who is PROXY else robot)
     assert found.board.winner == BIG
     assert (found.advise, found.board.recommended, found.board.recommended_because) == (False, None, None)
     assert "ship" not in found.sentences[0]

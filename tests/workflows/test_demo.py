@@ -19,11 +19,11 @@ def test_the_demo_goes_from_cells_to_a_page(home: Path) -> None:
     found = demo(emit=lambda event: events.append(dict(event)))
     assert (found.summary.cells.planned, found.summary.cells.skipped, found.summary.calls) == (32, 32, 0)
     assert {row.prompt for row in found.report.board.rows} == set(PROMPTS)
-    assert found.report.first[0].startswith("Ranked by proxy alone, because it was insisted on")
+    assert found.report.first[0] == "Demo scores come from simple word rules. Do not ship on them."
     assert (found.report.ground, found.report.advise, found.report.board.n_unjudged) == ("proxy", False, 0)
     assert found.page == home / "reports" / f"{EXPERIMENT}.html"
     page = found.page.read_text()
-    assert "Ranked by proxy alone" in page
+    assert "Demo scores come from simple word rules" in page
     assert "Write the first line now." in page
     ledger = open_ledger("", home=home)
     assert ledger.run(found.example)[0].experiment == EXPERIMENT

@@ -157,7 +157,9 @@ def test_the_proxy_alone_is_no_ground_for_shipping(home: Path) -> None:
     assert shipped() is None
     done = ship(settings(), experiment="rules", insist=True, cell="a-big:1b/v1")
     assert done.ground == "proxy"
-    assert done.cautions[0].startswith("Ranked by proxy alone, because it was insisted on")
+    assert done.cautions[0].startswith(
+        "Scores come from simple word rules (the proxy judge). Do not ship on them."
+    )
 
 
 def test_an_unknown_experiment_is_named(home: Path) -> None:

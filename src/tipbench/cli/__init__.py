@@ -30,13 +30,16 @@ from tipbench.cli import (
     suite,
     token,
 )
-from tipbench.cli.screen import say, written
-from tipbench.errors import Interrupted, TipbenchError
+from tipbench.cli.screen import say, with_program, written
+from tipbench.cli.usage import usage_sentence
+from tipbench.errors import BadInput, Interrupted, TipbenchError
 from tipbench.settings import home
 
 if TYPE_CHECKING:
     from types import FrameType
 
+# Typer does not export the class of all usage errors.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 # One line: the help wraps it, and keeps every break that is in it.
 EXIT_CODES = (
     "Exit codes: 0 done; 1 some cells failed; 2 bad input; 3 an engine or ledger that is needed "
@@ -70,6 +73,18 @@ class _Commands(TyperGroup):
     def __init__(self, **parts: Any) -> None:  # noqa: ANN401 - whatever Typer makes a group of
         super().__init__(**parts)
         _print_help_of(self)
+
+    def main(self, *args: Any, **parts: Any) -> NoReturn:  # noqa: ANN401 - as above
+        """Run the command. A usage error is raised as a BadInput, in one sentence."""
+        try:
+            code = super().main(*args, **{**parts, "standalone_mode": False})
+        except UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
+                sys.exit(BadInput.exit_code)
+            raise BadInput(usage_sentence(error)) from None
+        except typer.Abort:
+            raise Interrupted("interrupted") from None
+        sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer does not export its type
         names = super().list_commands(ctx)
@@ -148,7 +163,7 @@ def main() -> NoReturn:
     try:
         app()
     except TipbenchError as error:
-        print(f"tipbench: {error}", file=sys.stderr)  # noqa: T201
+        print(f"tipbench: {with_program(str(error))}", file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
     sys.exit(0)
 

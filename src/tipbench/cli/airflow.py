@@ -16,7 +16,7 @@ from tipbench.errors import BadInput
 from tipbench.settings import RUN_SETTINGS, Settings
 
 HOSTS_ENV = "TIPBENCH_OLLAMA_URLS"
-app = typer.Typer(help="Collect on a team's Airflow, over several Ollama hosts.", no_args_is_help=True)
+app = typer.Typer(help="Collect on a team's Airflow, over several Ollama hosts.")
 
 
 @app.command("setup")

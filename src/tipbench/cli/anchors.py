@@ -10,7 +10,7 @@ from tipbench.cli.options import settings_options
 from tipbench.cli.screen import count, print_rows, say, typed
 from tipbench.settings import Settings
 
-app = typer.Typer(help="Texts of known quality, hidden in batches to notice drift.", no_args_is_help=True)
+app = typer.Typer(help="Texts of known quality, hidden in batches to notice drift.")
 
 
 @app.command("list")

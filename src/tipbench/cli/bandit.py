@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="What the policies that serve tips have learned and logged: statistics, export, upkeep.",
-    no_args_is_help=True,
 )
 
 

@@ -11,7 +11,7 @@ import typer
 
 from tipbench.cli.options import settings_options
 from tipbench.cli.screen import out as console
-from tipbench.cli.screen import print_rows, tell, visible, written
+from tipbench.cli.screen import print_rows, tell, visible, with_program, written
 from tipbench.errors import BadInput, CheckFailed
 from tipbench.settings import Settings
 
@@ -188,7 +188,7 @@ def print_report(report: Report, screen: Console | None = None) -> None:
     width = screen.width if screen.is_terminal else None
 
     def line(text: str, style: str | None = None) -> None:
-        screen.print(visible(text), markup=False, soft_wrap=width is None, style=style)
+        screen.print(visible(with_program(text)), markup=False, soft_wrap=width is None, style=style)
 
     with written():
         for first in report.first:

@@ -14,8 +14,6 @@ from tipbench.cli.screen import count, print_json, say, typed
 if TYPE_CHECKING:
     from tipbench.workflows.demo import Demo
 
-NOT_PEOPLE = "It shows how it works, not what to ship."
-
 
 def add_to(app: typer.Typer) -> None:
     app.command("demo")(demo_command)
@@ -44,13 +42,10 @@ def print_demo(found: Demo) -> None:
     """The leaderboard, what to do next, and at last where the report is."""
     print_report(found.report)
     say("")
-    say(NOT_PEOPLE, style="yellow")
     where = f"recorded in {found.summary.ledger}"
     say(f"{count(found.summary.cells.planned, 'cell')}, one model in memory at a time, {where}", style="dim")
     say(f"Next: {typed('show', found.example)}   (one cell: prompt, reply, tips)")
-    say(
-        f"      {typed('judge', 'export', '--experiment', found.summary.experiment)}   (judge the tips "
-        "yourself)"
-    )
-    say(f"      {typed('doctor')}, then {typed('collect', '--dry-run')}   (your own models)")
+    export = typed("judge", "export", "--experiment", found.summary.experiment, "--out", "batch.json")
+    say(f"      {export}   (judge the tips yourself)")
+    say(f"      {typed('doctor')}   (use your own models: what is installed, what is missing)")
     say(f"The whole report, for a browser: {found.page}")

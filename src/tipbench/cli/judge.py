@@ -29,7 +29,6 @@ AUTO = (
 
 app = typer.Typer(
     help="Judge candidates blind: export a batch, score it, apply it; or let an agent or a model do it.",
-    no_args_is_help=True,
 )
 app.add_typer(anchors.app, name="anchors")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tipbench.records import Emit, Event
 
 
+_LINE_EVERY_S = 15.0
+
+
 @contextmanager
 def follow(*, events: str | None, quiet: bool) -> Iterator[Emit]:
     """A listener for a workflow's events: the screen, and the file of `--events` where one is given.
@@ -33,7 +37,7 @@ def follow(*, events: str | None, quiet: bool) -> Iterator[Emit]:
         if quiet:
             listeners.append(_notices)
         else:
-            listeners.append(stack.enter_context(_bars()) if err().is_terminal else _lines)
+            listeners.append(stack.enter_context(_bars()) if err().is_terminal else _Lines())
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -117,10 +121,36 @@ def _notices(event: Event) -> None:
         tell(sentence)
 
 
-def _lines(event: Event) -> None:
-    sentence = _sentence(event) or _plain(event)
-    if sentence:
-        tell(sentence)
+class _Lines:
+    """Plain lines for a log. While cells are generated, one line every 15 s with an estimate."""
+
+    def __init__(self) -> None:
+        self._total = self._done = 0
+        self._started = self._last = 0.0
+
+    def __call__(self, event: Event) -> None:
+        if event["event"] == "plan":
+            self._total = event["planned"] - event["skipped"]
+        sentence = _sentence(event) or _plain(event) or self._progress(event)
+        if sentence:
+            tell(sentence)
+
+    def _progress(self, event: Event) -> str | None:
+        now = time.monotonic()
+        if event["event"] == "model_start" and not self._started:
+            self._started = self._last = now
+        if event["event"] != "cell":
+            return None
+        self._done += 1
+        if now - self._last < _LINE_EVERY_S or self._done >= self._total:
+            return None
+        self._last = now
+        left_s = (now - self._started) / self._done * (self._total - self._done)
+        return f"{self._done} of {self._total} cells generated, about {_rounded(left_s)} left"
+
+
+def _rounded(seconds: float) -> str:
+    return f"{max(5, 5 * round(seconds / 5))} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def _plain(event: Event) -> str | None:

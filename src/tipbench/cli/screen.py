@@ -51,13 +51,13 @@ def _console(*, stderr: bool) -> Console:
 def say(text: str, *, style: str | None = None) -> None:
     """A line of results, however long."""
     with written():
-        out().print(visible(text), markup=False, soft_wrap=True, style=style)
+        out().print(visible(with_program(text)), markup=False, soft_wrap=True, style=style)
 
 
 def tell(text: str) -> None:
     """A line beside the results; where nobody can be told, the work goes on."""
     with suppress(OSError):
-        err().print(visible(text), markup=False, soft_wrap=True)
+        err().print(visible(with_program(text)), markup=False, soft_wrap=True)
 
 
 def heading(text: str) -> None:
@@ -124,6 +124,14 @@ def _program() -> list[str]:
     if Path(sys.argv[0]).name == "__main__.py":  # it was run as a module, and is no program by itself
         return [os.path.relpath(sys.executable), "-m", "tipbench"]
     return [os.path.relpath(sys.argv[0])]
+
+
+_COMMAND = re.compile(r"(?:(?<=[`('])|(?<=: )|(?<=→ )|(?<=&& )|(?<=run ))tipbench(?= [a-z-])")
+
+
+def with_program(text: str) -> str:
+    """The text with each command, such as `tipbench doctor`, as one types it here."""
+    return _COMMAND.sub(lambda _found: shlex.join(_program()), text)
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold

@@ -12,9 +12,7 @@ import typer
 from tipbench.cli.bench import AsJson
 from tipbench.cli.screen import print_json, print_rows, say, tell, typed
 
-app = typer.Typer(
-    help="Tokens for the service: make one, see which there are, take one away.", no_args_is_help=True
-)
+app = typer.Typer(help="Tokens for the service: make one, see which there are, take one away.")
 
 
 class TokenRole(str, Enum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -96,6 +97,10 @@ class OllamaHost:
             if full_name(str(entry.model)) == full_name(name):
                 return await self._described(entry)
         return None
+
+    async def names(self) -> list[str]:
+        """The names of the installed models."""
+        return [str(entry.model) for entry in await patiently(self._listed)]
 
     async def _listed(self) -> list[ollama.ListResponse.Model]:
         with _wire():
@@ -198,15 +203,22 @@ async def connect(
         ) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         reason = str(error) or type(error).__name__
-        raise EngineUnreachable(
-            f"no Ollama answers at {shown} ({reason}); start it with `ollama serve`"
-        ) from None
+        raise EngineUnreachable(f"no Ollama answers at {shown} ({reason}); {how_to_start(url)}") from None
     except (ValueError, KeyError, TypeError):
         raise EngineUnreachable(f"what answers at {shown} is not Ollama; check --ollama-url") from None
     local = kind == "embedded" or is_here(url)
     here = await asyncio.to_thread(this_machine) if local else Machine()
     host = Host(kind=kind, url=shown, version=version, machine=here.name, hardware=here.hardware)
     return OllamaHost(host, timeout_s=timeout_s, login=login_of(url))
+
+
+def how_to_start(url: str) -> str:
+    """What to do if no Ollama answers: start or install it here, or check the address of another machine."""
+    if not is_here(url):
+        return "check --ollama-url, and that Ollama runs there"
+    if shutil.which("ollama"):
+        return "start it with `ollama serve`"
+    return "install Ollama from https://ollama.com/download, or use --engine embedded"
 
 
 async def _version(client: httpx.AsyncClient, url: str) -> str:

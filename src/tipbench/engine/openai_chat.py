@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from tipbench.engine.lock import is_loopback
 from tipbench.engine.runner import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from tipbench.errors import BadInput, BadSetting, EngineUnreachable, ModelRefused, Unavailable
+from tipbench.settings import is_unknown_host
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -111,9 +112,8 @@ class OpenAIServer:
             return await self._client.post(f"{self._url}/chat/completions", json=body, headers=headers)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             reason = self._clean(str(error) or type(error).__name__)
-            raise _Passing(
-                EngineUnreachable(f"nothing answers at {self.name} ({reason}); check --base-url")
-            ) from None
+            unreachable = EngineUnreachable(f"nothing answers at {self.name} ({reason}); check --base-url")
+            raise unreachable if is_unknown_host(reason) else _Passing(unreachable) from None
         except httpx.InvalidURL as error:
             raise BadSetting("base_url", f"this is not an address ({self._clean(str(error))})") from None
         except httpx.TimeoutException:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, LedgerUnreachable, NotFound
+from tipbench.settings import is_unknown_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +32,11 @@ def code_of(error: BaseException) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether asking again at once may help. A server that said nothing in time is not asked again."""
+    """Whether a retry may help. It cannot after a time-out, or if the host name is unknown."""
     text = _whole(error)
     if _BUSY.search(text):
         return True
-    return _is_connection(error) and not _SILENT.search(text)
+    return _is_connection(error) and not _SILENT.search(text) and not is_unknown_host(text)
 
 
 def fault(error: BaseException, address: Address) -> TipbenchError:
@@ -101,6 +102,10 @@ def _unreachable(text: str, where: str) -> LedgerUnreachable:
     if _BUSY.search(text):
         return LedgerUnreachable(
             f"the MLflow server {where} is too busy (its database did not answer in time); try again later"
+        )
+    if is_unknown_host(text):
+        return LedgerUnreachable(
+            f"the MLflow server {where} cannot be reached: its host name is unknown; correct the address"
         )
     what = "does not answer in time" if _SILENT.search(text) else "cannot be reached"
     return LedgerUnreachable(

@@ -46,7 +46,8 @@ def import_scenarios(suite_path: str | os.PathLike[str], table_path: str | os.Pa
     problems = Problems()
     added = _scenarios(rows, layered_personas(folder), table, problems)
     _check_ids(added, suite, table, problems)
-    _check_fit(added, suite, table, problems)
+    if _check_fit(added, suite, table, problems):
+        _check_names(rows, suite, table)
     problems.raise_first()
     path = append_scenarios(folder, [(scenario, row.values) for scenario, row in added])
     unused = {name for row in rows for name in row.values} - _used(suite) - {"id", "title"}
@@ -172,8 +173,17 @@ def _check_ids(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path,
             problems.add(table, message, line=row.line)
 
 
-def _check_fit(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path, problems: Problems) -> None:
-    """One problem for each prompt and reason, naming all the rows it shows in."""
+def _check_names(rows: Sequence[Row], suite: Suite, table: Path) -> None:
+    """Raise for a column that no prompt uses, if its name is close to a variable that has no column."""
+    columns, used = {name for row in rows for name in row.values}, _used(suite)
+    for name in sorted(columns - used - {"id", "title"}):
+        near = did_you_mean(name, used - columns)
+        if near:
+            raise SuiteError(table, f"unknown column '{name}'{near.replace(';', ',', 1)}", line=1)
+
+
+def _check_fit(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path, problems: Problems) -> bool:
+    """Add one problem for each prompt and reason, with all its rows. Return whether there is any."""
     found: dict[tuple[str, str], list[Row]] = {}
     for prompt in suite.prompts:
         for scenario, row in added:
@@ -185,6 +195,7 @@ def _check_fit(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path,
     for (prompt_id, reason), rows in found.items():
         which = f"row {rows[0].number} does" if len(rows) == 1 else f"rows {_numbers(rows)} do"
         problems.add(table, f"{which} not fit the prompt '{prompt_id}': {reason}", line=rows[0].line)
+    return bool(found)
 
 
 def _numbers(rows: Sequence[Row]) -> str:

@@ -84,8 +84,17 @@ def find_suite(name_or_path: str | os.PathLike[str]) -> Folder:
         path = path.parent
     if not name.strip() or not _exists(path):
         ships = f"these ship: {listed(SHIPPED)}; otherwise give a folder with a {MAIN}"
-        raise NotFound(f"there is no suite '{name}'{did_you_mean(name, SHIPPED)} ({ships})")
+        known = [*_folders_beside(path), *SHIPPED]
+        raise NotFound(f"there is no suite '{name}'{did_you_mean(name, known)} ({ships})")
     return Folder(path=path, shipped=False)
+
+
+def _folders_beside(path: Path) -> list[str]:
+    """The suite folders in the same folder, written like the path that was given."""
+    try:
+        return [str(path.parent / main.parent.name) for main in sorted(path.parent.glob(f"*/{MAIN}"))[:1000]]
+    except (OSError, ValueError):
+        return []
 
 
 def shipped_folder(name: str) -> Folder:

@@ -116,8 +116,11 @@ def _events(text: str, *, path: Path, first_line: int, loader: type[Any]) -> Ite
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = first_line + mark.line if mark else None
+        if mark and _indented_by_tab(text, mark.line):
+            message = "a tab stands where YAML needs spaces; replace it with spaces"
+            raise SuiteError(path, message, line=line) from None
         reason = " ".join(filter(None, (error.context, error.problem)))
-        raise SuiteError(path, f"is not valid YAML: {reason}{_tab_hint(reason)}", line=line) from None
+        raise SuiteError(path, f"is not valid YAML: {reason}", line=line) from None
     except yaml.YAMLError as error:
         raise SuiteError(path, f"is not valid YAML: {str(error).splitlines()[0]}") from None
 
@@ -248,5 +251,7 @@ class _Composer:
         return SuiteError(self.path, message, line=self._line(event))
 
 
-def _tab_hint(reason: str) -> str:
-    return " (indent with spaces, not tabs)" if "\\t" in reason or "tab" in reason else ""
+def _indented_by_tab(text: str, line: int) -> bool:
+    """Whether a tab is among the white space and dashes that begin this line."""
+    lines = text.splitlines()
+    return line < len(lines) and re.match(r"[ \t?-]*\t", lines[line]) is not None

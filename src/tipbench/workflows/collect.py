@@ -13,6 +13,7 @@ from tipbench.engine.lock import is_loopback
 from tipbench.engine.reading import read_reply
 from tipbench.engine.residency import Residency
 from tipbench.engine.runner import Call, ModelWork, Runner
+from tipbench.errors import BadSetting
 from tipbench.plan import Grid, Plan, plan_cells
 from tipbench.records import Candidate, CellResult, ChatRequest, Pin
 from tipbench.settings import Settings
@@ -93,6 +94,12 @@ def collect(settings: Settings, *, emit: Emit) -> Summary:
 def make_grid(settings: Settings) -> Grid:
     """The suite's prompts and scenarios that the settings name."""
     suite = load_suite(settings.suite)
+    if settings.n_scenarios > len(suite.scenarios):
+        raise BadSetting(
+            "n_scenarios",
+            f"{settings.n_scenarios} is more than the {len(suite.scenarios)} scenarios of the suite "
+            f"{suite.id!r}; give at most {len(suite.scenarios)}, or 0 for all of them",
+        )
     return Grid(
         suite=suite,
         prompts=_chosen_prompts(suite, settings.prompts),

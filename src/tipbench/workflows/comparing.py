@@ -203,14 +203,17 @@ def _caution(
     found = [_compared(state, judge) for judge in _judges(state, kind)]
     if kind == "ai" and all(one.passes for one in found):
         return ()
-    who, why = ", ".join(one.judge for one in found), _why_not_trusted(kind, found)
+    who = ", ".join(one.judge for one in found)
+    why = _why_not_trusted(kind, found)
     if not insist:
         raise CheckFailed(
             f"the ranking of experiment {state.experiment!r} would stand on {who} alone, and {why}: that is "
             "no ground for it; let a person or an agent judge (tipbench judge export), or pass --insist "
             f"{instead}"
         )
-    return (f"Ranked by {who} alone, because it was insisted on: {why}.",)
+    if kind == "proxy":
+        return ("Scores come from simple word rules (the proxy judge). Do not ship on them.",)
+    return (f"Ranked by {who} alone, with --insist: {why}.",)
 
 
 def _why_not_trusted(kind: JudgeKind, found: Sequence[Comparison]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tipbench.compare.html import report_html
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tipbench.records import Emit
 
 EXPERIMENT = "tipbench-demo"
+DO_NOT_SHIP = "Demo scores come from simple word rules. Do not ship on them."
 PROMPTS = ("v1", "v2-mentor", "v3-few-shot", "v4-structured")
 
 
@@ -62,6 +63,7 @@ def demo(*, emit: Emit) -> Demo:
     with suppress(NotFound):  # all of it was judged the last time
         judge_automatically(settings, PROXY, emit=emit)
     report = compare(settings, ground=PROXY, insist=True)
+    report = replace(report, first=(DO_NOT_SHIP, *report.first[1:]))
     page = home() / "reports" / f"{EXPERIMENT}.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     write_whole(page, report_html(report))

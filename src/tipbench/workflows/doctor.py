@@ -15,7 +15,7 @@ from tipbench.compare.figures import count
 from tipbench.engine.address import without_login
 from tipbench.engine.embedded import find_weights
 from tipbench.engine.memory import free_bytes, readable
-from tipbench.engine.ollama import connect, full_name
+from tipbench.engine.ollama import connect, full_name, how_to_start
 from tipbench.errors import EngineFailure, TipbenchError
 from tipbench.ledger import public_uri
 from tipbench.settings import home
@@ -135,8 +135,9 @@ def _ollama(settings: Settings, patience_s: float) -> Iterator[Finding]:
         url = settings.ollama_url
         version, models, resident = asyncio.run(in_time(_look_at(url), url, patience_s))
     except (TipbenchError, EngineFailure) as error:
-        fix = "ollama serve" if shutil.which("ollama") else "install Ollama from https://ollama.com/download"
-        yield Finding(name="ollama", state="warn", detail=str(error), fix=fix)
+        fix = how_to_start(settings.ollama_url)
+        detail = str(error).removesuffix(f"; {fix}")
+        yield Finding(name="ollama", state="warn", detail=detail, fix=fix)
         return
     yield Finding(
         name="ollama", state="ok", detail=f"{without_login(settings.ollama_url)}, version {version}"

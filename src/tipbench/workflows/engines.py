@@ -13,9 +13,10 @@ from tipbench.engine.embedded import known_models, parse_gguf_option, start_engi
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import BadSetting, EngineFailure, EngineUnreachable, ModelRefused
+from tipbench.suite.problems import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tipbench.engine.lock import HostLock
@@ -95,9 +96,11 @@ def _ollama_answers(settings: Settings) -> bool:
             raise
         missing = _not_embedded(settings)
         if missing:
+            have = embedded_models(settings)
             raise EngineUnreachable(
                 f"{error}; the embedded engine does not have {', '.join(missing)} "
-                f"(it has {', '.join(embedded_models(settings)) or 'nothing: run `tipbench engine pull`'})"
+                f"(it has {', '.join(have) or 'nothing: run `tipbench engine pull`'})"
+                f"{_near_names(missing, have)}"
             ) from None
         return False
     return True
@@ -119,8 +122,8 @@ def _embedded(settings: Settings) -> Iterator[str]:
     if missing:
         have = ", ".join(embedded_models(settings)) or "nothing yet: run `tipbench engine pull`"
         raise ModelRefused(
-            f"the embedded engine does not have {', '.join(missing)}; it has {have}; "
-            "add a GGUF file with --gguf name=path"
+            f"the embedded engine does not have {', '.join(missing)}; it has {have}"
+            f"{_near_names(missing, embedded_models(settings)) or '; add a GGUF file with --gguf name=path'}"
         )
     wanted = {full_name(name) for name in settings.models}
     models = {name: path for name, path in embedded_models(settings).items() if full_name(name) in wanted}
@@ -139,7 +142,7 @@ async def find_models(host: OllamaHost, settings: Settings, *, emit: Emit) -> li
         found = [await host.model(name) for name in settings.models]
         missing = [name for name, model in zip(settings.models, found, strict=True) if model is None]
     models = [model for model in found if model is not None]
-    problems = [_missing(host, missing)] if missing else []
+    problems = [_missing(host, missing, installed=await host.names())] if missing else []
     problems += too_large(models, settings.max_model_b)
     if problems:
         raise ModelRefused("; ".join(problems))
@@ -187,9 +190,15 @@ async def _pull(host: OllamaHost, name: str, *, emit: Emit) -> None:
         raise ModelRefused(f"{name} could not be pulled ({failure}); check its name") from None
 
 
-def _missing(host: OllamaHost, names: Sequence[str]) -> str:
+def _missing(host: OllamaHost, names: Sequence[str], *, installed: Sequence[str]) -> str:
     lines = " && ".join(f"ollama pull {name}" for name in names)
-    return f"{host.host.url} does not have {', '.join(names)}: run `{lines}`, or pass --pull"
+    hint = _near_names(names, installed)
+    return f"{host.host.url} does not have {', '.join(names)}{hint or f': run `{lines}`, or pass --pull'}"
+
+
+def _near_names(names: Sequence[str], known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for each name that is close to a known one."""
+    return "".join(did_you_mean(name, known) for name in names)
 
 
 def too_large(models: Sequence[Model], limit: float) -> list[str]:

@@ -79,6 +79,7 @@ def promote(
     audit = _Audit(by, ip, "tips.promote", policy, f"gate {gate_id}, a canary of {canary:g}")
     with audit.of_refusals():
         _check_share(canary)
+        _check_name(policy)
         record = gate_files.kept(gate_id, home() / "gates")
         with _changing() as (books, was, active):
             _check_policy(policy, active)
@@ -134,10 +135,13 @@ def _check_share(canary: float) -> None:
         raise BadInput(f"--canary: {canary:g} is not a share from {_LEAST:g} to {_MOST:g}")
 
 
-def _check_policy(policy: str, active: Active) -> None:
+def _check_name(policy: str) -> None:
     if policy not in policies.NAMES:
-        policies.make(policy)  # whoever mistypes is told what there is
+        policies.make(policy)  # raises with a suggestion for a name that is not known
         raise BadInput(f"{policy} is not served; only {', '.join(policies.NAMES)} can be promoted")
+
+
+def _check_policy(policy: str, active: Active) -> None:
     if active.on_trial:
         raise Conflict(
             f"{active.policy} is a canary since {_date(active.since_ms)}; wait until it is through, "
