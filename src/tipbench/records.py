@@ -47,6 +47,11 @@ class Resident:
     vram_bytes: int | None
 
 
+# Sampling options by the short names that people see. Runs that differ in one of them are different variants.
+SAMPLING_NAMES = {"temperature": "t", "num_ctx": "ctx", "num_predict": "predict", "think": "think"}
+VARIANT_SEPARATOR = " · "
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """The options that reach the model beside its messages; the seed is the cell's own."""
@@ -55,6 +60,15 @@ class Sampling:
     num_ctx: int
     num_predict: int
     think: bool = False
+
+    def differs_from(self, other: Sampling) -> list[str]:
+        """The options in which it differs, as people see them: `t=0.2`, `ctx=4096`."""
+        return [self.shown(name) for name in SAMPLING_NAMES if getattr(self, name) != getattr(other, name)]
+
+    def shown(self, name: str) -> str:
+        value = getattr(self, name)
+        text = str(value).lower() if isinstance(value, bool) else f"{value:g}"
+        return f"{SAMPLING_NAMES[name]}={text}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +276,12 @@ class Run:
     started_ms: int
     metrics: Mapping[str, float]
     candidates: tuple[Candidate, ...]
+    sampling: Sampling | None = None
+
+    @property
+    def variant(self) -> tuple[str, str, Sampling | None]:
+        """What makes runs belong to one row of the leaderboard: model, prompt and sampling options."""
+        return self.digest, self.prompt_hash, self.sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -463,9 +483,6 @@ class Ledger(Protocol):
 
     def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
         """Write what was derived from verdicts to runs, by run id. It can be derived anew at any time."""
-
-    def samplings(self, experiment: str) -> Mapping[str, Sampling]:
-        """The options that each run of an experiment was generated with, by run id."""
 
     def add_shipment(self, shipped: Shipped) -> Shipped:
         """Keep it as a new version, which it comes back with. It is not in force until `set_shipped`."""

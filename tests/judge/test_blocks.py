@@ -45,7 +45,7 @@ def test_what_nobody_needs_to_judge_is_left_out() -> None:
     blocks = wanted_blocks(
         runs,
         scenarios=ORDER,
-        raced_out={("digest of o", "hash of v2")},
+        raced_out={("digest of o", "hash of v2", None)},
         done={candidate_key("bakery", "JUDGED")},
     )
     assert shown(blocks) == [("bakery", "kept")]

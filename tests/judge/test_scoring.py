@@ -123,7 +123,7 @@ def test_one_digest_needs_no_digest_in_its_name() -> None:
     """Names are for display: the same weights under two names are one model."""
     alias = replace(RUN, run_id="r2", model="qwen:latest")
     assert len(set(labels([RUN, alias]).values())) == 1
-    assert labels([RUN]) == {("sha256:aaaabbbbcccc", "1111"): ("qwen", "v1")}
+    assert labels([RUN]) == {RUN.variant: ("qwen", "v1")}
     changed = replace(RUN, prompt_hash="22223333444")
     assert set(labels([RUN, changed]).values()) == {("qwen", "v1@1111"), ("qwen", "v1@22223333")}
 

@@ -86,12 +86,11 @@ def test_a_version_that_is_not_there_cannot_be_put_in_force(ledger: AnyLedger, s
 
 
 def test_the_options_of_runs_are_known(ledger: AnyLedger, experiment: str) -> None:
-    """By run id, what each was generated with; nothing where there is no experiment."""
-    assert ledger.samplings(experiment) == {}
+    """Each run has the sampling options that it was generated with."""
     results = [sample_result(1), sample_result(2)]
     ledger.pin(experiment, sample_pin())
     ledger.record(experiment, results)
-    known = {run.key: ledger.samplings(experiment)[run.run_id] for run in ledger.runs(experiment)}
+    known = {run.key: run.sampling for run in ledger.runs(experiment)}
     assert known == {result.cell.key: result.cell.sampling for result in results}
 
 
@@ -148,7 +147,6 @@ def test_a_server_that_is_away_is_named(tmp_path: Path, suite: str) -> None:
         lambda: ledger.set_shipped(suite, 1),
         lambda: ledger.shipped(suite),
         lambda: ledger.shipments(suite),
-        lambda: ledger.samplings("x"),
     )
     with ThreadPoolExecutor(len(deeds)) as pool:
         for deed in [pool.submit(deed) for deed in deeds]:

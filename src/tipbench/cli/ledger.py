@@ -74,7 +74,7 @@ def _list_runs(found: list[Run], *, as_json: bool) -> None:
     rows = [
         (
             run.run_id[:8],
-            *names[run.digest, run.prompt_hash],
+            *names[run.variant],
             run.scenario_id,
             *(("failed", run.error or "") if run.status == "failed" else _reading(run)),
             f"{run.metrics['tokens_per_s']:.0f}" if "tokens_per_s" in run.metrics else "",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tipbench.records import VARIANT_SEPARATOR
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -64,10 +66,13 @@ class Facts:
     """What is known of a combination beside its rank. Unknown is None, never zero.
 
     `scales` has the mean score of each scale over what was judged, `by_scenario` the value of each scenario.
+    `sampling` has the options that the cells were generated with: temperature, num_ctx, num_predict, think.
     `by_host` has the speed on each host that made cells of it. Made on several, it has no one speed: its
     `tokens_per_s` and `latency_ms` are None.
     """
 
+    prompt_id: str = ""
+    sampling: Mapping[str, Any] | None = None
     parameters: int | None = None
     tokens_per_s: float | None = None
     latency_ms: float | None = None
@@ -130,8 +135,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The leaderboard's own names, and beside them what else is known; plain values for JSON."""
-        board = self.board.as_dict()
-        rows = [row | self._facts(row) for row in board["rows"]]
+        board = self._board(self.board)
         return {
             "title": self.title,
             "made_ms": self.made_ms,
@@ -139,13 +143,29 @@ class Report:
             "ground": self.ground,
             "first": list(self.first),
             **board,
-            "rows": rows,
             "sentences": list(self.sentences),
             "notes": list(self.notes),
             "exploration": self.exploration and self._explored(self.exploration),
             "baseline": self.baseline and asdict(self.baseline),
             "hosts": [asdict(host) for host in self.hosts],
         }
+
+    def _board(self, board: Leaderboard) -> dict[str, Any]:
+        """A leaderboard in plain values. `prompt` is the prompt's own name; `label` tells variants apart."""
+        plain = board.as_dict()
+        plain["rows"] = [row | self._facts(row) | self._named(row) for row in plain["rows"]]
+        for choice in ("winner", "recommended"):
+            plain[choice] = plain[choice] and self._named(plain[choice])
+        return plain
+
+    def _named(self, one: Mapping[str, Any]) -> dict[str, Any]:
+        facts = self.facts.get((one["model"], one["prompt"]))  # type: ignore[call-overload]
+        names = {"model": one["model"], "prompt": one["prompt"]}
+        if facts is None or facts.sampling is None:
+            return names
+        label = VARIANT_SEPARATOR.join((one["model"], one["prompt"]))
+        prompt = one["prompt"].partition(VARIANT_SEPARATOR)[0]
+        return {**names, "prompt": prompt, "label": label, "sampling": dict(facts.sampling)}
 
     def _facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
         facts = self.facts.get((row["model"], row["prompt"]), Facts())  # type: ignore[call-overload]
@@ -163,5 +183,5 @@ class Report:
         return {
             "weights": dict(exploration.weights),
             "sentence": exploration.sentence,
-            **exploration.board.as_dict(),
+            **self._board(exploration.board),
         }

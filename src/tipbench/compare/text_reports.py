@@ -107,7 +107,13 @@ def _flat(row: Mapping[str, Any], report: Report) -> dict[str, Any]:
     flat = {name: value for name, value in row.items() if name not in {*_NESTED, *_OF_HOSTS}}
     for outer in _NESTED:
         flat |= {f"{outer}.{name}": value for name, value in (row.get(outer) or {}).items()}
+    if row.get("sampling"):
+        flat["sampling"] = " ".join(f"{name}={_plain(value)}" for name, value in row["sampling"].items())
     return flat | (_of_hosts(row, report) if report.on_several_hosts else {})
+
+
+def _plain(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _of_hosts(row: Mapping[str, Any], report: Report) -> dict[str, Any]:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection, Iterable, Sequence
 
+    from tipbench.judge.scoring import Variant
     from tipbench.records import Run
 
 NOTHING: frozenset[str] = frozenset()
-NOBODY: frozenset[tuple[str, str]] = frozenset()
+NOBODY: frozenset[Variant] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,19 +34,19 @@ def wanted_blocks(
     *,
     scenarios: Sequence[str],
     tips_per_cell: int = 0,
-    raced_out: Collection[tuple[str, str]] = NOBODY,
+    raced_out: Collection[Variant] = NOBODY,
     done: Collection[str] = NOTHING,
 ) -> list[Block]:
     """One slot of one scenario from every cell in play, the first slot of all `scenarios` before the second.
 
-    `tips_per_cell` bounds the slots, 0 is all; `raced_out` has (digest, prompt hash) pairs, `done` the keys
+    `tips_per_cell` bounds the slots, 0 is all; `raced_out` has variants (`Run.variant`), `done` the keys
     of candidates that are not wanted. A text stands where it first appears in its scenario. Runs that
     failed and scenarios that are not listed, which nobody could be shown, are left out.
     """
     places = {scenario_id: place for place, scenario_id in enumerate(scenarios)}
     layers: dict[tuple[int, int, int], list[str]] = defaultdict(list)
     for run in runs:
-        if run.scenario_id in places and (run.digest, run.prompt_hash) not in raced_out:
+        if run.scenario_id in places and run.variant not in raced_out:
             for slot, text in enumerate(slot_texts(run, tips_per_cell=tips_per_cell)):
                 layers[slot, run.repeat, places[run.scenario_id]].append(text)
     ordered = [

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from tipbench.errors import BadSetting
 from tipbench.judge.candidates import candidate_key
+from tipbench.records import SAMPLING_NAMES, VARIANT_SEPARATOR
 from tipbench.suite.problems import did_you_mean, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tipbench.records import Run
+    from tipbench.records import Run, Sampling
     from tipbench.suite.rubric import Scale
 
     Scores = Mapping[str, Mapping[str, float]]
     Row = tuple[str, str, str, float | None]
+    Variant = tuple[str, str, Sampling | None]
 
 _SHORT = 8
 _HEAVIEST = 1000
@@ -92,17 +94,25 @@ def known_values(run: Run, values: Sequence[float | None]) -> list[float]:
     return known if judged > 0 or len(known) == len(values) else []
 
 
-def cell_rows(runs: Iterable[Run], scores: Scores, *, rubric: Rubric, tips_per_cell: int = 0) -> list[Row]:
+def cell_rows(
+    runs: Iterable[Run],
+    scores: Scores,
+    *,
+    rubric: Rubric,
+    tips_per_cell: int = 0,
+    names: Mapping[Variant, tuple[str, str]] | None = None,
+) -> list[Row]:
     """Rows for `rank`, one for each slot: an unjudged one is None, any other carries its scenario's value.
 
     A run is the mean of its judged slots and a scenario the mean of its runs, whichever of them has more
     slots judged; carrying that value in every row keeps both the mean and the count of slots right.
+    `names` are by default the labels of these runs.
     """
     runs = list(runs)
-    names = labels(runs)
+    names = names or labels(runs)
     repeats: dict[tuple[str, str, str], list[list[float | None]]] = defaultdict(list)
     for run in runs:
-        model, prompt = names[run.digest, run.prompt_hash]
+        model, prompt = names[run.variant]
         values = slot_values(run, scores, rubric=rubric, tips_per_cell=tips_per_cell)
         repeats[model, prompt, run.scenario_id].append(_held_back(run, values))
     return [(*key, value) for key, values in repeats.items() for value in _levelled(values)]
@@ -121,15 +131,48 @@ def _levelled(repeats: Sequence[Sequence[float | None]]) -> list[float | None]:
     return [*whole, *([None] * unjudged)]
 
 
-def labels(runs: Iterable[Run]) -> dict[tuple[str, str], tuple[str, str]]:
-    """For each (digest, prompt hash) the names to show.
+def labels(runs: Iterable[Run]) -> dict[Variant, tuple[str, str]]:
+    """For each variant the names of its model and prompt.
 
     Two digests under one name are two models, `name@1a2b3c4d`, and are never pooled; likewise for prompts.
+    A prompt that was used with different sampling options has them in its name: `v1 · t=0.2`.
     """
     runs = list(runs)
     models = _unique({run.digest: run.model for run in runs})
     prompts = _unique({run.prompt_hash: run.prompt_id for run in runs})
-    return {(run.digest, run.prompt_hash): (models[run.digest], prompts[run.prompt_hash]) for run in runs}
+    variants = dict.fromkeys(run.variant for run in runs)
+    different = _different_options(variants)
+    found = {}
+    for one in variants:
+        digest, prompt, sampling = one
+        parts = [prompts[prompt], *_option_labels(sampling, different[prompt])]
+        found[one] = models[digest], VARIANT_SEPARATOR.join(parts)
+    return found
+
+
+def _different_options(variants: Iterable[Variant]) -> dict[str, list[str]]:
+    """By prompt hash, the options to name: those that differ for one prompt, and a temperature anywhere.
+
+    The other options may come from the prompt itself, so that two prompts differ by them as a rule.
+    """
+    used: dict[str, list[Sampling | None]] = defaultdict(list)
+    for _, prompt, sampling in variants:
+        used[prompt].append(sampling)
+    hot = len({getattr(one, "temperature", None) for some in used.values() for one in some}) > 1
+    return {
+        prompt: [
+            name
+            for name in SAMPLING_NAMES
+            if (hot and name == "temperature") or len({getattr(one, name, None) for one in some}) > 1
+        ]
+        for prompt, some in used.items()
+    }
+
+
+def _option_labels(sampling: Sampling | None, names: Sequence[str]) -> list[str]:
+    if sampling is None:
+        return ["options unknown"] if names else []
+    return [sampling.shown(name) for name in names]
 
 
 def _unique(names: Mapping[str, str]) -> dict[str, str]:

@@ -116,7 +116,7 @@ def wanted(
     """
     runs = list(runs)
     names = labels(runs)
-    in_play = [run for run in runs if names[run.digest, run.prompt_hash] not in raced_out]
+    in_play = [run for run in runs if names[run.variant] not in raced_out]
     keys = {run.run_id: _keys(run, tips_per_cell) for run in in_play}
     return {run_id: some for run_id, some in keys.items() if some}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SCHEMA = (
     """
-CREATE TABLE IF NOT EXISTS snapshot_1 (
+CREATE TABLE IF NOT EXISTS snapshot_2 (
     ledger TEXT, experiment TEXT, revision TEXT, runs TEXT,
     done INTEGER, failed INTEGER, pending INTEGER, newest_ms INTEGER,
     PRIMARY KEY (ledger, experiment)
@@ -31,9 +31,9 @@ CREATE TABLE IF NOT EXISTS batches_1 (
     PRIMARY KEY (ledger, experiment)
 )""",
 )
-_KEEP = "INSERT OR REPLACE INTO snapshot_1 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_KEEP = "INSERT OR REPLACE INTO snapshot_2 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _KEEP_BATCHES = "INSERT OR REPLACE INTO batches_1 VALUES (?, ?, ?, ?)"
-_SNAPSHOT = "FROM snapshot_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
+_SNAPSHOT = "FROM snapshot_2 WHERE ledger = ? AND experiment = ? AND revision = ?"
 _BATCHES = "FROM batches_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
 
 

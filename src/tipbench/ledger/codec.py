@@ -78,7 +78,12 @@ def pin_from_json(text: str) -> Pin:
 
 
 def runs_from_json(text: str) -> list[Run]:
-    return [Run(**data | {"candidates": _candidates(data["candidates"])}) for data in json.loads(text)]
+    return [_run(data) for data in json.loads(text)]
+
+
+def _run(data: dict[str, Any]) -> Run:
+    sampling = Sampling(**data["sampling"]) if data["sampling"] else None
+    return Run(**data | {"candidates": _candidates(data["candidates"]), "sampling": sampling})
 
 
 def candidates_to_json(candidates: tuple[Candidate, ...]) -> str:

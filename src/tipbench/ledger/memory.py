@@ -17,7 +17,7 @@ from tipbench.records import ExperimentSummary, RunTexts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Sampling, Shipped
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Shipped
 
 
 class MemoryLedger:
@@ -30,7 +30,6 @@ class MemoryLedger:
         self._pins: dict[str, Pin] = {}
         self._runs: dict[str, dict[str, tuple[Run, RunTexts]]] = {}
         self._batches: dict[str, dict[str, Batch]] = {}
-        self._samplings: dict[str, dict[str, Sampling]] = {}
         self._shipments: dict[str, list[Shipped]] = {}
         self._in_force: dict[str, int] = {}
 
@@ -77,7 +76,6 @@ class MemoryLedger:
             tags=shape.tags_of(result),
             metrics=shape.metrics_of(result),
         )
-        self._samplings.setdefault(experiment, {})[run_id] = shape.sampling_of(row)
         run = shape.run_of(row, experiment=experiment, candidates=texts[shape.CANDIDATES])
         self._runs[experiment][run.key] = (
             run,
@@ -158,9 +156,6 @@ class MemoryLedger:
                     raise shape.not_one_run(run_id, [], uri=self.uri)
                 run, texts = held[run_id]
                 self._runs[experiment][run.key] = (shape.marked(run, mark), texts)
-
-    def samplings(self, experiment: str) -> dict[str, Sampling]:
-        return dict(self._samplings.get(experiment, {}))
 
     def add_shipment(self, shipped: Shipped) -> Shipped:
         with self._lock:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tipbench.ledger.mlflow_store import ExperimentRow
     from tipbench.ledger.notes import Note
     from tipbench.ledger.shape import Row
-    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Sampling, Shipped
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Shipped
 
 REVISION = "tipbench.revision"
 MARKS = "tipbench.marks."
@@ -308,11 +308,6 @@ class MlflowLedger:
         if cached:
             now = [_marked(run, marks) for run in cached]
             self._cache.keep(self.uri, found.experiment_id, revision, now)
-
-    def samplings(self, experiment: str) -> dict[str, Sampling]:
-        found = self._experiment(experiment)
-        rows = self._store.cells(found.experiment_id) if found else []
-        return {row.run_id: shape.sampling_of(row) for row in rows if row.is_complete}
 
     def add_shipment(self, shipped: Shipped) -> Shipped:
         return self._shipments.add(shipped)

@@ -204,15 +204,18 @@ def _identity(row: Row) -> dict[str, Any]:
         "scenario_hash": params["scenario_hash"],
         "repeat": int(params["repeat"]),
         "n_tips": int(params["n_tips"]),
+        "sampling": _sampling_of(row),
         "suite_id": params["suite_id"],
         "rubric_id": params["rubric_id"],
         "rubric_hash": params["rubric_hash"],
     }
 
 
-def sampling_of(row: Row) -> Sampling:
-    """The options that a run was generated with."""
+def _sampling_of(row: Row) -> Sampling | None:
+    """The options that a run was generated with; None where they were not recorded."""
     params = row.params
+    if "temperature" not in params:
+        return None
     try:
         return Sampling(
             temperature=float(params["temperature"]),

@@ -23,12 +23,12 @@ from tipbench.workflows.interrupt import run_interruptible
 from tipbench.workflows.recording import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tipbench.engine.lock import HostLock
     from tipbench.engine.residency import ModelTally
     from tipbench.engine.runner import Attempt
-    from tipbench.records import Cell, Completion, Emit, Host, Model, Reading
+    from tipbench.records import Cell, Completion, Emit, Host, Model, Reading, Sampling
     from tipbench.suite import Prompt, Suite
     from tipbench.workflows.engines import Engine
 
@@ -196,6 +196,9 @@ class _Job:
             await self._runner.run([self._work(model, cells) for model, cells in self._plan.by_model()])
 
     def _announce(self, plan: Plan) -> None:
+        others = _other_options(plan.cells, self._recorder.used_options)
+        if others:
+            self._emit({"event": "notice", "message": others})
         cells = {model.name: len(cells) for model, cells in plan.by_model()}
         planned = len(plan.cells) + plan.skipped
         self._emit({"event": "plan", "planned": planned, "skipped": plan.skipped, "models": cells})
@@ -247,6 +250,24 @@ class _Job:
             ledger=self._recorder.ledger_uri,
             unrecorded=self._recorder.left(),
         )
+
+
+def _other_options(cells: Sequence[Cell], used: Collection[tuple[str, Sampling]]) -> str:
+    """Return a sentence if the experiment has cells with other sampling options; else an empty text."""
+    planned = {(cell.prompt_hash, cell.sampling) for cell in cells}
+    found = {
+        name
+        for prompt, sampling in used
+        for other_prompt, other in planned
+        for name in sampling.differs_from(other)
+        if prompt == other_prompt or name.startswith("t=")
+    }
+    if not found:
+        return ""
+    return (
+        f"this experiment has cells with other sampling options ({', '.join(sorted(found))}): "
+        "`tipbench compare` shows them as separate rows"
+    )
 
 
 def _model_summary(tally: ModelTally) -> ModelSummary:

@@ -17,7 +17,7 @@ from tipbench.compare.scores_file import read_scores
 from tipbench.compare.wording import sentences
 from tipbench.errors import BadInput, CheckFailed
 from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
-from tipbench.judge.scoring import cell_rows, is_failure, weighted
+from tipbench.judge.scoring import cell_rows, is_failure, labels, weighted
 from tipbench.judge.verdicts import under
 from tipbench.workflows.facts import bounds_of, combinations, facts_of, titles_of
 from tipbench.workflows.judged import judged_experiment, nothing_thrown_away
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tipbench.compare.scores import Row
     from tipbench.judge.agreement import Comparison
     from tipbench.judge.scoring import Rubric as Scoring
+    from tipbench.judge.scoring import Variant
     from tipbench.records import Batch, Judge, JudgeKind, Run
     from tipbench.settings import Settings
     from tipbench.workflows.judged import Judged
@@ -180,12 +181,19 @@ def _report(
     )
 
 
-def _rows(state: Judged, kind: JudgeKind | None, rubric: Scoring) -> list[Row]:
+def _rows(
+    state: Judged,
+    kind: JudgeKind | None,
+    rubric: Scoring,
+    names: Mapping[Variant, tuple[str, str]] | None = None,
+) -> list[Row]:
     """What is ranked. Until something is judged, replies that failed are not scored either.
 
     A combination that fails always would else stand first, alone with a score.
     """
-    rows = cell_rows(state.runs, state.scores(kind), rubric=rubric, tips_per_cell=state.tips_per_cell)
+    rows = cell_rows(
+        state.runs, state.scores(kind), rubric=rubric, tips_per_cell=state.tips_per_cell, names=names
+    )
     return rows if kind else [row for row in rows if row[3] is None]
 
 
@@ -365,7 +373,8 @@ def _against(
             f"{state.experiment!r} is judged by kind {kind} and {before.experiment!r} by kind {then}; "
             "their scores cannot be compared: choose one with --ground"
         )
-    now, earlier = _rows(state, kind, state.rubric), _rows(before, then, before.rubric)
+    names = labels([*state.runs, *before.runs])
+    now, earlier = _rows(state, kind, state.rubric, names), _rows(before, then, before.rubric, names)
     return compare_to_baseline(now, earlier, margin=margin)
 
 

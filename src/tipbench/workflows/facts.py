@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ def combinations(runs: Iterable[Run]) -> dict[Combination, list[Run]]:
     names = labels(runs)
     groups: dict[Combination, list[Run]] = {}
     for run in runs:
-        groups.setdefault(Combination(*names[run.digest, run.prompt_hash]), []).append(run)
+        groups.setdefault(Combination(*names[run.variant]), []).append(run)
     return groups
 
 
@@ -58,7 +59,10 @@ def _facts(
     given = [one.scores for one in shown if one.scores and one.slot < counting]
     memory = [run.metrics["memory_bytes"] for run in runs if "memory_bytes" in run.metrics]
     speeds = speeds_of(runs)
+    sampling = runs[0].sampling
     return Facts(
+        prompt_id=runs[0].prompt_id,
+        sampling=None if sampling is None else asdict(sampling),
         parameters=runs[0].parameters,
         tokens_per_s=one_speed(speeds).tokens_per_s,
         latency_ms=one_speed(speeds).latency_ms,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tipbench.ledger import DrainReport
-    from tipbench.records import CellResult, Emit, Ledger, Pin
+    from tipbench.records import CellResult, Emit, Ledger, Pin, Sampling
     from tipbench.settings import Settings
 
 _LOOK_EVERY_S = 0.05
@@ -92,6 +92,7 @@ class Recorder:
         self._spool = spool
         self._emit = emit
         self._pin: Pin | None = None
+        self.used_options: set[tuple[str, Sampling]] = set()
         self._writer: subprocess.Popen[bytes] | None = None
         self.ledger_uri = public_uri(settings.mlflow_url, home=home())
 
@@ -113,7 +114,9 @@ class Recorder:
         try:
             ledger = the_ledger(self._settings)
             self._pin = ledger.pin(experiment, pin)
-            done = {run.key for run in ledger.runs(experiment) if run.status == "done"}
+            runs = [run for run in ledger.runs(experiment) if run.status == "done"]
+            done = {run.key for run in runs}
+            self.used_options = {(run.prompt_hash, run.sampling) for run in runs if run.sampling}
             self._spool.remember(self.ledger_uri, experiment, self._pin)
         except LedgerUnreachable as error:
             self._emit(

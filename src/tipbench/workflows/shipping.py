@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from tipbench.errors import (
-    LedgerUnreachable,
     NotFound,
     PinConflict,
     StoreUnusable,
@@ -235,10 +234,11 @@ def _described(state: Judged, report: Report, suite: Suite, runs: Sequence[Run],
 
 def _usual_options(state: Judged, runs: Sequence[Run]) -> tuple[Sampling, int, tuple[str, ...]]:
     """The options that most cells were generated with, and a word where others were with others."""
-    known = state.ledger.samplings(state.experiment)
-    options = [(known[run.run_id], run.n_tips) for run in reversed(runs) if run.run_id in known]
+    options = [(run.sampling, run.n_tips) for run in reversed(runs) if run.sampling is not None]
     if not options:
-        raise LedgerUnreachable(f"the runs of {state.experiment!r} changed while they were read; try again")
+        raise NotFound(
+            f"the sampling options of experiment {state.experiment!r} were not recorded; collect it again"
+        )
     counts = Counter(options)
     (sampling, n_tips), count = counts.most_common(1)[0]
     if len(counts) == 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, CheckFailed, NotFound
+from tipbench.records import VARIANT_SEPARATOR
 from tipbench.suite.problems import did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -62,9 +63,11 @@ def _named(report: Report, cell: str, *, insist: bool) -> Choice:
         raise NotFound(
             f"--cell: no combination of experiment {report.title!r} has a tip that can be read; collect again"
         )
-    spoken = {str(row.combination): row for row in report.board.rows}
-    row = rows.get(typed) or spoken.get(typed)
+    row = rows.get(typed) or next((one for one in report.board.rows if typed in _spellings(one)), None)
     if row is None:
+        several = [name for name in rows if name.partition(VARIANT_SEPARATOR)[0] == typed]
+        if several:
+            raise NotFound(f"--cell: {typed!r} has several sampling options; give one of {listed(several)}")
         raise NotFound(
             f"--cell: there is no combination {typed!r} in experiment {report.title!r}"
             f"{did_you_mean(typed, rows)} (there are {listed(rows)}; write MODEL/PROMPT)"
@@ -74,6 +77,11 @@ def _named(report: Report, cell: str, *, insist: bool) -> Choice:
             f"nobody has judged {row.combination}: {_judge(report)}, or pass --insist to ship it all the same"
         )
     return Choice(row=row, because="named", cautions=_against(report, row))
+
+
+def _spellings(row: LeaderboardRow) -> tuple[str, ...]:
+    """The other ways in which a row is printed."""
+    return str(row.combination), VARIANT_SEPARATOR.join(row.combination), " × ".join(row.combination)
 
 
 def _against(report: Report, row: LeaderboardRow) -> tuple[str, ...]:
