@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,7 +30,7 @@ COLD = ("a-big:1b", "v1 · t=0.2")
 WARM = ("a-big:1b", "v1 · t=0.7")
 
 
-def second_repeat(**options: float) -> Callable[[CellResult], CellResult]:
+def second_repeat(**options: Any) -> Callable[[CellResult], CellResult]:  # noqa: ANN401 - any sampling option
     """The cells of the second repeat, generated with other options."""
 
     def changed(one: CellResult) -> CellResult:
@@ -142,9 +142,8 @@ def test_collect_says_that_other_options_make_other_rows(home: object) -> None:
         base = {
             "models": "a:1b", "prompts": "v1", "n_scenarios": 1, "ollama_url": host.url, "engine": "ollama",
         }  # fmt: skip
-        said: list[list[str]] = []
-        for options in ({}, {"repeats": 2}, {"temperature": 0.2}):
-            said.append(notices(Settings.of({**base, **options})))
+        later: tuple[dict[str, float], ...] = ({}, {"repeats": 2}, {"temperature": 0.2})
+        said = [notices(Settings.of({**base, **options})) for options in later]
     assert (said[0], said[1]) == ([], [])
     assert len(said[2]) == 1
     assert "t=0.7" in said[2][0]
