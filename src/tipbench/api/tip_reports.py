@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from tipbench.api.access import GuardedRoute, Need, TheService
+from tipbench.api.bodies import JsonBody, tip_body
 from tipbench.api.errors import BadFields, documented
-from tipbench.api.fields import Strict
+from tipbench.api.tip_description import body_of
+from tipbench.bandit.asked import ResetRequest
 from tipbench.bandit.books import Entry
 from tipbench.errors import Unavailable
 from tipbench.workflows.access import NotAllowed, Principal
@@ -43,11 +45,7 @@ Caller = Annotated[Principal | None, Depends(TipCaller())]
 UserId = Annotated[str | None, Query(min_length=1, max_length=200, description="of one user only")]
 
 
-class ResetRequest(Strict):
-    """Whom to forget: one user, or everybody."""
-
-    user_id: str | None = Field(default=None, min_length=1, max_length=200)
-    everybody: bool = False
+_RESET_BODY = JsonBody(ResetRequest)
 
 
 class ResetAnswer(BaseModel):
@@ -74,11 +72,12 @@ def _checked(user_id: str | None) -> str | None:
     return user_id
 
 
-@router.post("/reset")
-async def reset(service: TheService, who: Caller, request: Request, body: ResetRequest) -> ResetAnswer:
-    """Forget what every policy has learned from a user. Rewards for what was served before teach nothing."""
+@router.post("/reset", openapi_extra=body_of(ResetRequest))
+async def reset(service: TheService, who: Caller, request: Request) -> ResetAnswer:
+    """Delete what every policy has learned from a user. Rewards for earlier decisions teach nothing."""
+    body = _RESET_BODY.read(await tip_body(request.receive))
     if (body.user_id is None) is not body.everybody:
-        raise BadFields({"user_id": "name a user to forget, or say everybody: true"})
+        raise BadFields({"user_id": 'name one user, or send "everybody": true'})
     ip = request.client.host if request.client else ""
     await service.desk.opened()
     await forget(service, who, user_id=body.user_id, ip=ip)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tipbench.api.errors import BadFields, error_response
+from tipbench.api.bodies import JsonBody, tip_body
+from tipbench.api.errors import error_response
 from tipbench.bandit.asked import RecommendRequest, RewardRequest, ScoreRequest
 from tipbench.bandit.asks import Score
 from tipbench.errors import NotFound, TipbenchError
@@ -25,7 +26,6 @@ from tipbench.workflows.tip_desk import ROUTES, TipDesk
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-LARGEST_BODY = 1_000_000
 TIP_PATHS = (
     "/recommend",
     "/reward",
@@ -103,9 +103,9 @@ class TipRoutes:
             **{f"/score/{route}": partial(self._score, policy) for route, policy in ROUTES.items()},
             **{f"/reward/{route}": partial(self._reward, policy) for route, policy in ROUTES.items()},
         }
-        self._score_body = msgspec.json.Decoder(ScoreRequest)
-        self._reward_body = msgspec.json.Decoder(RewardRequest)
-        self._recommend_body = msgspec.json.Decoder(RecommendRequest)
+        self._score_body = JsonBody(ScoreRequest)
+        self._reward_body = JsonBody(RewardRequest)
+        self._recommend_body = JsonBody(RecommendRequest)
         self._encode = msgspec.json.Encoder().encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,16 +116,10 @@ class TipRoutes:
         try:
             _check_method(scope["method"])
             self._door.check(dict(scope["headers"]))
-            body = await _body(receive)
+            body = await tip_body(receive)
             await self._desk.opened()
             answer = self._encode(await handler(body))
-        except (
-            TipbenchError,
-            ClientDisconnect,
-            msgspec.MsgspecError,
-            UnicodeDecodeError,
-            RecursionError,
-        ) as error:
+        except (TipbenchError, ClientDisconnect) as error:
             await self._refuse(error, send)
             return
         except Exception as error:
@@ -141,13 +135,13 @@ class TipRoutes:
         await self._rest(scope, receive, send)
 
     async def _score(self, policy: str, body: bytes) -> msgspec.Struct:
-        return await self._desk.counter.ask(Score(policy=policy, request=self._score_body.decode(body)))
+        return await self._desk.counter.ask(Score(policy=policy, request=self._score_body.read(body)))
 
     async def _reward(self, policy: str | None, body: bytes) -> msgspec.Struct:
-        return await self._desk.reward(policy, self._reward_body.decode(body))
+        return await self._desk.reward(policy, self._reward_body.read(body))
 
     async def _recommend(self, body: bytes) -> msgspec.Struct:
-        return await self._desk.recommend(self._recommend_body.decode(body))
+        return await self._desk.recommend(self._recommend_body.read(body))
 
     async def _answer(self, status: int, body: bytes, headers: Headers, send: Send) -> None:
         headers = [*headers, (b"content-length", str(len(body)).encode())]
@@ -155,7 +149,7 @@ class TipRoutes:
         await send({"type": "http.response.body", "body": body})
 
     async def _refuse(self, error: Exception, send: Send) -> None:
-        told = error_response(_named(error))
+        told = error_response(error)
         headers = [
             *self._headers,
             *((name.encode(), told.headers[name].encode()) for name in _OWN_WORDS if name in told.headers),
@@ -168,41 +162,3 @@ class TipRoutes:
 def _check_method(method: str) -> None:
     if method != "POST":
         raise NotAllowed("this is asked with POST", status=405)
-
-
-def _named(error: Exception) -> Exception:
-    """What is wrong with a body, by the place where it is: msgspec ends its sentences with it."""
-    if isinstance(error, RecursionError):
-        return BadFields({"body": "is nested too deeply"})
-    if isinstance(error, UnicodeDecodeError):
-        return BadFields({"body": "is not UTF-8"})
-    if not isinstance(error, msgspec.MsgspecError):
-        return error
-    sentence, _, place = str(error).partition(" - at `$")
-    name = place.rstrip("`").lstrip(".") or "body"
-    return BadFields({name: sentence})
-
-
-async def _body(receive: Receive) -> bytes:
-    message = await _received(receive)
-    if not message["more_body"]:
-        _check_size(message["body"])
-        return bytes(message["body"])
-    parts = bytearray(message["body"])
-    while message["more_body"]:
-        message = await _received(receive)
-        parts += message["body"]
-        _check_size(parts)
-    return bytes(parts)
-
-
-async def _received(receive: Receive) -> Mapping[str, Any]:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    return {"body": b"", "more_body": False, **message}
-
-
-def _check_size(body: bytes | bytearray) -> None:
-    if len(body) > LARGEST_BODY:
-        raise NotAllowed(f"a request for a tip may hold {LARGEST_BODY // 1_000_000} MB at most", status=413)
