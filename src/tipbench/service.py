@@ -40,6 +40,10 @@ _LARGEST_LOGIN = 100_000
 _LAST_ANSWERS_S = 3.0
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL)
 _COLLECT_AT = (10_000, 20, 100)
+_OPEN_ROUTES = (
+    "Programs on this machine need no token for /recommend, /score, /reward, /stats, /signals and /reset. "
+    "Behind a proxy, start with --require-token."
+)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "Content-Security-Policy": (
@@ -218,8 +222,8 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
             timeout_graceful_shutdown=1,
             loop="uvloop",
             http="httptools",
-            # Else anybody on this machine could say to come from elsewhere, and so log in without end.
-            proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
+            # Without this, any caller on this machine could forge an address for each wrong login.
+            proxy_headers=config.behind_proxy,
         )
         _rarely_collect()
         _Server(server_config, service, address=address, only_tips=only_tips).run(sockets=[listening])
@@ -259,7 +263,8 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             _first_token(self._service, only_tips=self._only_tips)
-            _say(f"tipbench is at {self._address}")
+            open_routes = f"\n{_OPEN_ROUTES}" if self._service.config.serves_without_token else ""
+            _say(f"tipbench is at {self._address}{open_routes}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.jobs.stop_watching()

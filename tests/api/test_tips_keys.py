@@ -67,14 +67,14 @@ def test_a_refused_key_is_a_field_of_the_error(service: TipService) -> None:
     """Programs find the key in `fields`; a long key is cut."""
     fields = service.post("/recommend", asked(contxt={}, request_id="r")).json()["error"]["fields"]
     assert fields == {"contxt": "unknown key; did you mean 'context'?"}
-    long = service.post("/recommend", asked(**{"k" * 100_000: 1})).json()["error"]["fields"]
+    long = service.post("/recommend", {**asked(), "k" * 100_000: 1}).json()["error"]["fields"]
     assert [*long] == ["k" * 100]
 
 
 def test_a_key_may_hold_anything(service: TipService) -> None:
     """A key that looks like the decoder's own message is refused like any other."""
     for key in ("a` - at `$.context", "x\ny", "\u202e", "🙂", "`"):
-        status, found = raw(service, "/recommend", json.dumps(asked(**{key: 1})).encode())
+        status, found = raw(service, "/recommend", json.dumps({**asked(), key: 1}).encode())
         assert (status, found["error"]["code"]) == (422, "bad_input"), key
         assert "unknown key" in found["error"]["message"]
 
@@ -99,9 +99,10 @@ def test_a_reward_takes_profile_features(service: TipService, profile: dict[str,
 
 def test_a_null_context_is_a_missing_context(service: TipService) -> None:
     """The routes answer 200, and the decision marks the same features as absent."""
+    contexts: list[dict[str, Any]] = [{}, {"context": None}, {"context": {}}]
     bodies = [
-        {"user_id": user, "candidates": CANDIDATES, **context}
-        for user, context in (("without", {}), ("null", {"context": None}), ("empty", {"context": {}}))
+        {"user_id": f"user {number}", "candidates": CANDIDATES, **context}
+        for number, context in enumerate(contexts)
     ]
     for path in ("/recommend", "/score/egreedy/v2", "/score/hybrid"):
         answers = [service.post(path, body) for body in bodies]

@@ -19,7 +19,6 @@ from tipbench.bandit.asked import ResetRequest
 from tipbench.bandit.books import Entry
 from tipbench.errors import Unavailable
 from tipbench.workflows.access import NotAllowed, Principal
-from tipbench.workflows.service_state import is_exposed
 from tipbench.workflows.tip_reports import forget, overview, policy_of, signal_of, statistics
 
 router = APIRouter(tags=["tips"], route_class=GuardedRoute, responses=documented(404, 422, 503))
@@ -29,14 +28,14 @@ _LARGEST = 2**63 - 1
 
 
 class TipCaller(Need):
-    """Who may ask about tips: anybody on this machine; from elsewhere, a service's or an admin's token."""
+    """The same rule as `Door` has: a service's or an admin's token, or none on this machine."""
 
     def check(self, request: Request) -> Principal | None:  # type: ignore[override]
         principal: Principal | None = request.state.principal
         if principal is not None and principal.role not in {"service", "admin"}:
             raise NotAllowed(f"this is for service and admin, not for {principal.role}", status=403)
-        exposed = is_exposed(request.app.state.service.config.host)
-        if principal is None and (exposed or request.headers.get("authorization")):
+        needs_token = request.app.state.service.needs_token(request.scope)
+        if principal is None and (needs_token or request.headers.get("authorization")):
             raise NotAllowed("send a service's token: Authorization: Bearer TOKEN", status=401)
         return principal
 

@@ -21,7 +21,7 @@ from tipbench.bandit.asked import RecommendRequest, RewardRequest, ScoreRequest
 from tipbench.bandit.asks import Score
 from tipbench.errors import NotFound, TipbenchError
 from tipbench.workflows.access import NotAllowed, check_host, check_origin
-from tipbench.workflows.service_state import Service, is_exposed, now_ms
+from tipbench.workflows.service_state import Service, now_ms
 from tipbench.workflows.tip_desk import ROUTES, TipDesk
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
@@ -41,16 +41,16 @@ _OWN_WORDS = ("www-authenticate", "retry-after")
 
 
 class Door:
-    """Who may ask for tips: anybody on this machine; from elsewhere, a service's or an admin's token."""
+    """Checks requests to the serving routes: a service's or an admin's token, or none on this machine."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._open = not is_exposed(service.config.host)
         self._hosts: set[str] = set()
         self._known: dict[str, float] = {}
 
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse whoever may not; a NotAllowed says why."""
+    def check(self, scope: Scope) -> None:
+        """Raise NotAllowed, with the reason, if the caller may not use the serving routes."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         if host not in self._hosts:
             check_host(host, allowed=self._service.config.known_as)
@@ -60,11 +60,11 @@ class Door:
         if b"origin" in headers or b"sec-fetch-site" in headers:
             _check_page(headers, host)
         given = headers.get(b"authorization", b"").decode("latin-1")
-        if given or not self._open:
+        if given or self._service.needs_token(scope):
             self._check_token(given)
 
     def _check_token(self, given: str) -> None:
-        """A token that was good a moment ago is: looking it up takes longer than the decision."""
+        """Accept a token that was right a moment ago: the database takes longer than the decision."""
         now = time.monotonic()
         if self._known.get(given, 0.0) > now:
             return
@@ -115,7 +115,7 @@ class TipRoutes:
             return
         try:
             _check_method(scope["method"])
-            self._door.check(dict(scope["headers"]))
+            self._door.check(scope)
             body = await tip_body(receive)
             await self._desk.opened()
             answer = self._encode(await handler(body))
