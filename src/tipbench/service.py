@@ -19,6 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 
 from tipbench import api, web
+from tipbench.api.connections import LimitedProtocol, Limits
 from tipbench.bandit.opening import check_place
 from tipbench.compare.figures import count
 from tipbench.errors import BadInput, Interrupted, TipbenchError, Unavailable
@@ -203,7 +204,9 @@ def _by_browser(request: Request) -> bool:
     return bool(request.cookies.get(COOKIE)) or request.scope["path"] == "/login"
 
 
-def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> None:
+def main(
+    config: ServiceConfig, *, exposed: bool, only_tips: bool = False, limits: Limits | None = None
+) -> None:
     """Serve until stopped. The first start makes an admin token and shows it once."""
     # The addresses that may be reached are on a list; where one of them leads to is not.
     os.environ.setdefault("MLFLOW_ALLOW_HTTP_REDIRECTS", "false")
@@ -221,7 +224,8 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
             server_header=False,
             timeout_graceful_shutdown=1,
             loop="uvloop",
-            http="httptools",
+            http=LimitedProtocol.with_limits(limits or Limits()),
+            ws="none",
             # Without this, any caller on this machine could forge an address for each wrong login.
             proxy_headers=config.behind_proxy,
         )
