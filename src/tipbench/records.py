@@ -241,10 +241,21 @@ class Pin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RubricText:
+    """A rubric as it is stored: its id, its whole text, and the hash of the text."""
+
+    id: str
+    hash: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One cell as the ledger holds it, without its long texts (see `RunTexts`).
 
-    `host` is the address of its engine. What was not recorded of where it ran is empty, or None.
+    `rubric_id` and `rubric_hash` name the rubric under which the run's scores count: the one it was generated
+    for, until the experiment is judged under a new one. `host` is the address of its engine. What was not
+    recorded of where it ran is empty, or None.
     """
 
     run_id: str
@@ -286,11 +297,12 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTexts:
-    """A run's long texts: the prompt as sent, the reply as it came, the candidates as JSON."""
+    """A run's long texts: the prompt as sent, the reply as it came, the candidates as JSON, the rubric."""
 
     prompt: str
     raw: str
     candidates: str
+    rubric: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,10 +402,14 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge."""
+    """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge.
+
+    `rubric` is set where the numbers count under another rubric than the one that the run shows.
+    """
 
     metrics: Mapping[str, float]
     judge_pending: bool
+    rubric: RubricText | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

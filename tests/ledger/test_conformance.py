@@ -12,7 +12,7 @@ import pytest
 
 from ledger_samples import TIPS, sample_pin, sample_result
 from tipbench.errors import LedgerUnreachable, NotFound, PinConflict
-from tipbench.records import Candidate, Host
+from tipbench.records import Candidate, Host, Mark, RubricText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -205,6 +205,43 @@ def test_within_one_batch_a_success_counts_before_failures(ledger: AnyLedger, ex
     ledger.record(experiment, [sample_result(error="a"), sample_result(), sample_result(error="b")])
     (run,) = ledger.runs(experiment)
     assert (run.status, run.error) == ("done", None)
+
+
+def test_every_run_holds_the_rubric(place: Place, experiment: str) -> None:
+    """The whole text is with each run, a failed one too, at any length and word for word."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin(rubric=LONG))
+    ledger.record(experiment, [sample_result(1), sample_result(2, error="x")])
+    for run in place.open().runs(experiment):
+        assert place.open().run(run.run_id)[1].rubric == LONG
+        assert (run.rubric_id, run.rubric_hash) == ("tip-v1", "r" * 64)
+
+
+def test_a_cell_recorded_after_the_rubric_changed_holds_the_new_one(place: Place, experiment: str) -> None:
+    """A cell that waited on disk meanwhile shows the rubric that its scores will count under."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.change_rubric(experiment, rubric_id="tip-v2", rubric_hash="q" * 64, rubric_text="New.")
+    ledger.record(experiment, [sample_result(1)])
+    (run,) = place.open().runs(experiment)
+    assert (run.rubric_id, run.rubric_hash) == ("tip-v2", "q" * 64)
+    assert place.open().run(run.run_id)[1].rubric == "New."
+
+
+def test_a_mark_brings_the_rubric_that_its_numbers_count_under(place: Place, experiment: str) -> None:
+    """A run that is marked under another rubric shows that rubric, and marking it again changes nothing."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(1), sample_result(2)])
+    first, second = ledger.runs(experiment)
+    rubric = RubricText(id="tip-v2", hash="q" * 64, text=LONG)
+    mark = Mark(metrics={"composite": 3.0}, judge_pending=False, rubric=rubric)
+    for _ in range(2):
+        ledger.mark(experiment, {first.run_id: mark})
+        run, other = place.open().runs(experiment)
+        assert (run.rubric_id, run.rubric_hash, run.metrics["composite"]) == ("tip-v2", "q" * 64, 3.0)
+        assert place.open().run(run.run_id)[1].rubric == LONG
+        assert other == second
 
 
 def test_runs_come_oldest_first(ledger: AnyLedger, experiment: str) -> None:

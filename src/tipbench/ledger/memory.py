@@ -12,7 +12,7 @@ from tipbench.ledger import codec, pins, shape, shipments
 from tipbench.ledger.batches import another_batch, checked_id, in_order, no_batch
 from tipbench.ledger.cache import Counts
 from tipbench.ledger.chunks import sha256
-from tipbench.records import ExperimentSummary, RunTexts
+from tipbench.records import ExperimentSummary, RubricText, RunTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,20 +66,27 @@ class MemoryLedger:
         if held is not None and held[0].status == "done":
             return
         run_id = held[0].run_id if held else uuid.uuid4().hex
-        texts = shape.texts_of(result)
+        pin = self._pins[experiment]
+        rubric = RubricText(id=pin.rubric_id, hash=pin.rubric_hash, text=pin.rubric_text)
+        texts = shape.texts_of(result) | shape.rubric_texts(rubric, None)
         row = shape.Row(
             run_id=run_id,
             experiment_id=experiment,
             status="FAILED" if result.error is not None else "FINISHED",
             artifact_uri="",
             params=shape.params_of(result) | ({"model": held[0].model} if held else {}),
-            tags=shape.tags_of(result),
+            tags=shape.tags_of(result) | shape.rubric_tags(rubric),
             metrics=shape.metrics_of(result),
         )
         run = shape.run_of(row, experiment=experiment, candidates=texts[shape.CANDIDATES])
         self._runs[experiment][run.key] = (
             run,
-            RunTexts(prompt=texts[shape.PROMPT], raw=texts[shape.RAW], candidates=texts[shape.CANDIDATES]),
+            RunTexts(
+                prompt=texts[shape.PROMPT],
+                raw=texts[shape.RAW],
+                candidates=texts[shape.CANDIDATES],
+                rubric=texts[shape.RUBRIC],
+            ),
         )
 
     def runs(self, experiment: str) -> list[Run]:
@@ -155,6 +162,8 @@ class MemoryLedger:
                 if run_id not in held:
                     raise shape.not_one_run(run_id, [], uri=self.uri)
                 run, texts = held[run_id]
+                if mark.rubric is not None:
+                    texts = replace(texts, rubric=mark.rubric.text)
                 self._runs[experiment][run.key] = (shape.marked(run, mark), texts)
 
     def add_shipment(self, shipped: Shipped) -> Shipped:

@@ -191,7 +191,7 @@ class Store:
     def put_texts(self, row: Row, texts: Mapping[str, str]) -> bool:
         """Keep the texts as artifacts; False where the run's artifacts are out of reach from here."""
         if self._is_local(row):
-            return artifact_files.write(row.artifact_uri, texts)
+            return artifact_files.write(row.artifact_uri, texts, moved_to=self._artifacts / row.run_id)
         if not self._is_served(row):
             return False
         try:

@@ -13,6 +13,7 @@ from tipbench.compare.race import is_settled, raced_out
 from tipbench.errors import BadInput, PinConflict
 from tipbench.judge.scoring import cell_rows, labels
 from tipbench.judge.verdicts import KINDS, choose_ground, counted, judged, marks, pending
+from tipbench.records import RubricText
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.browse import pin_of
@@ -122,8 +123,17 @@ class Judged:
             tips_per_cell=self.tips_per_cell,
         )
         now = {run.run_id: run for run in self.runs}
-        whole = {run_id: self._without_the_rest(now[run_id], mark) for run_id, mark in every.items()}
+        whole = {run_id: self._whole(now[run_id], mark) for run_id, mark in every.items()}
         return {run_id: mark for run_id, mark in whole.items() if _differs(now[run_id], mark)}
+
+    def _whole(self, run: Run, mark: Mark) -> Mark:
+        """The mark with all that changes in the run; with the rubric, where the run shows another one."""
+        mark = self._without_the_rest(run, mark)
+        return mark if run.rubric_hash == self.rubric.hash else replace(mark, rubric=self._rubric_text)
+
+    @cached_property
+    def _rubric_text(self) -> RubricText:
+        return RubricText(id=self.rubric.id, hash=self.rubric.hash, text=self.rubric.text)
 
     def _without_the_rest(self, run: Run, mark: Mark) -> Mark:
         """The mark that also takes back what earlier verdicts said and these do not, as NaN."""
@@ -138,7 +148,7 @@ class Judged:
 
 
 def _differs(run: Run, mark: Mark) -> bool:
-    if run.judge_pending != mark.judge_pending:
+    if run.judge_pending != mark.judge_pending or mark.rubric is not None:
         return True
     if mark.metrics == {"n_judged": 0} and "n_judged" not in run.metrics:
         return False  # never judged, and nothing to say about it
