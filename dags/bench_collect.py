@@ -251,7 +251,7 @@ def export_for_judge() -> dict[str, Any]:
     """Blinded batches of all that nobody has judged; those that are out already are not made twice."""
     folder = run_folder() / "batches"
     fixed = ("--all", "--reopen", "--json", f"--out={folder}")
-    written = finished(tipbench("judge", "export", *fixed, *options(only=(*LEDGER, "suite"))))
+    written = finished(tipbench("judge", "export", *fixed, *options(only=LEDGER)))
     return {"batches": [one["path"] for one in written], "pending": pending()}
 
 

@@ -225,10 +225,23 @@ def _share(flags: Sequence[bool]) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SuitePlace:
+    """Where a suite was when its cells were collected, and its hash then.
+
+    `place` is the name of a built-in suite or an absolute folder.
+    """
+
+    place: str
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pin:
     """What an experiment was begun with: ids and the hashes of the texts they stood for.
 
-    `templates` has the prompts' texts on their way to the prompt registry; a pin read back is without them.
+    `places` are the suite's, the newest first; an experiment of an earlier version has none. `templates` has
+    the prompts' texts on their way to the prompt registry, `suites` the texts of whole suites by their
+    SHA-256 on their way to the ledger; a pin read back is without both.
     """
 
     suite_id: str
@@ -238,6 +251,8 @@ class Pin:
     prompts: Mapping[str, str]
     scenarios: Mapping[str, str]
     templates: Mapping[str, str] = field(default_factory=dict, compare=False)
+    places: tuple[SuitePlace, ...] = ()
+    suites: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -468,6 +483,9 @@ class Ledger(Protocol):
 
     def pinned(self, experiment: str) -> Pin | None:
         """The experiment's pin, None where there is no such experiment."""
+
+    def suite_texts(self, experiment: str) -> list[str]:
+        """The texts of the suites that came with its pins, the newest first (see `suite.stored`)."""
 
     def record(self, experiment: str, results: Sequence[CellResult]) -> None:
         """Record each result once: a key that is there as done stays, one that failed is taken over."""

@@ -52,7 +52,7 @@ JudgeName = Annotated[
 
 
 @app.command("export")
-@settings_options(*LEDGER, "suite")
+@settings_options(*LEDGER, "suite", of_experiment=True)
 def export_command(
     *,
     settings: Settings,
@@ -132,7 +132,7 @@ def export_command(
 
 
 @app.command("apply")
-@settings_options("mlflow_url", "mlflow_host_header", "suite")
+@settings_options("mlflow_url", "mlflow_host_header", "suite", of_experiment=True)
 def apply_command(
     *,
     settings: Settings,
@@ -358,7 +358,7 @@ def _day(moment_ms: int) -> str:
 
 
 @app.command("auto")
-@settings_options(*AUTO)
+@settings_options(*AUTO, of_experiment=True)
 def auto_command(
     *,
     settings: Settings,
@@ -399,7 +399,7 @@ def auto_command(
 
 
 @app.command("mcp")
-@settings_options(*LEDGER, "suite")
+@settings_options(*LEDGER, "suite", of_experiment=True)
 def mcp_command(
     *,
     settings: Settings,
@@ -420,8 +420,10 @@ def mcp_command(
     from tipbench.records import Judge
     from tipbench.workflows.desk import JudgesDesk
     from tipbench.workflows.exporting import Order
+    from tipbench.workflows.judged import judged_experiment, suite_of
     from tipbench.workflows.mcp_server import serve_mcp
 
+    suite_of(judged_experiment(settings), settings)  # a wrong --suite ends the command, not a tool call
     name = judge.strip() or "agent"
     order = Order(judge=name, kind="agent", size=size, tips_per_cell=tips_per_cell, race=race)
     serve_mcp(JudgesDesk(settings=settings, judge=Judge(id=name, kind="agent", model=model), order=order))

@@ -28,6 +28,7 @@ class MemoryLedger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pins: dict[str, Pin] = {}
+        self._suites: dict[str, Mapping[str, str]] = {}
         self._runs: dict[str, dict[str, tuple[Run, RunTexts]]] = {}
         self._batches: dict[str, dict[str, Batch]] = {}
         self._shipments: dict[str, list[Shipped]] = {}
@@ -36,12 +37,16 @@ class MemoryLedger:
     def pin(self, experiment: str, pin: Pin) -> Pin:
         held = self._pins.get(experiment)
         merged = pins.merge_pins(experiment, held, pin) if held else pin
-        self._pins[experiment] = merged
+        self._pins[experiment] = replace(merged, suites={})
+        self._suites[experiment] = {**pin.suites, **self._suites.get(experiment, {})}
         self._runs.setdefault(experiment, {})
         return merged
 
     def pinned(self, experiment: str) -> Pin | None:
         return self._pins.get(experiment)
+
+    def suite_texts(self, experiment: str) -> list[str]:
+        return list(self._suites.get(experiment, {}).values())
 
     def change_rubric(self, experiment: str, *, rubric_id: str, rubric_hash: str, rubric_text: str) -> Pin:
         self._check(experiment)

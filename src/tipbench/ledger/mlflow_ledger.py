@@ -19,6 +19,7 @@ from tipbench.ledger.mlflow_store import Store
 from tipbench.ledger.notes import Notes
 from tipbench.ledger.registry import Registry
 from tipbench.ledger.shipments import Shipments
+from tipbench.ledger.suites import Suites
 from tipbench.ledger.words import Words
 from tipbench.records import ExperimentSummary, RubricText, RunTexts
 
@@ -65,6 +66,7 @@ class MlflowLedger:
         self._marks = Words(store, MARKS)
         self._registry = Registry(store)
         self._shipments = Shipments(self._registry)
+        self._suites = Suites(store)
         self._registered: set[tuple[str, str]] = set()
 
     @property
@@ -83,6 +85,7 @@ class MlflowLedger:
         if merged != held:
             self._write_pin(found, merged)
         self._register_prompts(merged)
+        self._suites.keep(found, merged.suite_id, merged.suites)
         return merged
 
     def _write_pin(self, found: ExperimentRow, pin: Pin) -> None:
@@ -99,6 +102,10 @@ class MlflowLedger:
     def pinned(self, experiment: str) -> Pin | None:
         found = self._experiment(experiment)
         return pins.pin_from_tags(experiment, found.tags) if found else None
+
+    def suite_texts(self, experiment: str) -> list[str]:
+        found = self._experiment(experiment)
+        return self._suites.all(found) if found else []
 
     def change_rubric(self, experiment: str, *, rubric_id: str, rubric_hash: str, rubric_text: str) -> Pin:
         found = self._existing(experiment)

@@ -7,6 +7,7 @@ home, one file for each text of a rubric, and goes before it.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ from tipbench.judge.judge_file import file_text
 from tipbench.judge.scoring import slot_texts
 from tipbench.judge.verdicts import latest
 from tipbench.records import Batch, Item, Judge, content_hash
-from tipbench.settings import home
+from tipbench.settings import Settings, home
 from tipbench.suite import (
+    SHIPPED,
     Anchor,
     Reference,
     load_suite,
@@ -30,15 +32,18 @@ from tipbench.suite import (
     read_anchor_bank,
     write_anchor_bank,
 )
+from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.applying import file_bytes
 from tipbench.workflows.judged import PEOPLE, judged_experiment, suite_of
+from tipbench.workflows.recording import synced_ledger
+from tipbench.workflows.remembered_suite import remembered_suite
 from tipbench.workflows.whole_files import check_free, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from tipbench.judge.filled_file import JudgeFile
     from tipbench.records import Verdict
-    from tipbench.settings import Settings
     from tipbench.suite import Suite
 
 PREFIX = "anchors-"
@@ -90,8 +95,15 @@ class Bank:
         return sum(anchor.by_people for anchor in self.anchors)
 
 
-def list_anchors(settings: Settings) -> Bank:
-    suite = load_suite(settings.suite)
+def _suite(settings: Settings, experiment: str = "") -> Suite:
+    """The suite of an experiment, or the one that the settings name."""
+    if experiment:
+        return suite_of(judged_experiment(replace(settings, experiment=experiment)), settings)
+    return load_suite(settings.suite or Settings.suite)
+
+
+def list_anchors(settings: Settings, *, experiment: str = "") -> Bank:
+    suite = _suite(settings, experiment)
     return Bank(
         suite_id=suite.id, rubric_id=suite.rubric.id, anchors=anchors_of(suite), path=bank_path(suite)
     )
@@ -160,9 +172,11 @@ def _spread(anchors: Sequence[Anchor], most: int) -> list[Anchor]:
     return [ordered[round(n * (len(ordered) - 1) / max(most - 1, 1))] for n in range(most)]
 
 
-def export_anchors(settings: Settings, *, judge: str, out: str, force: bool = False) -> int:
+def export_anchors(
+    settings: Settings, *, judge: str, out: str, force: bool = False, experiment: str = ""
+) -> int:
     """Write a judge file with every anchor of a suite, for a person to say what they are worth."""
-    suite = load_suite(settings.suite)
+    suite = _suite(settings, experiment)
     batch = calibration_batch(suite)
     if not batch.items:
         raise NotFound(
@@ -217,17 +231,39 @@ def is_calibration(path: str) -> bool:
     return read_file(file_bytes(path), path=path).batch_id.startswith(PREFIX)
 
 
+def _suites(settings: Settings) -> Iterator[Suite]:
+    """The suite that the settings name; without one the built-in suites, then those of all experiments."""
+    if settings.suite:
+        yield load_suite(settings.suite)
+        return
+    yield from map(load_suite, SHIPPED)
+    ledger = synced_ledger(settings)
+    for entry in ledger.experiments():
+        pin = ledger.pinned(entry.name)
+        if pin is not None and pin.places:
+            rubric = rubric_from_text(pin.rubric_text, name=f"the rubric of experiment {entry.name!r}")
+            with suppress(BadInput):
+                yield remembered_suite(ledger, entry.name, pin, rubric)
+
+
 def apply_anchors(settings: Settings, path: str) -> Grown:
-    """Take in the scores that somebody gave the anchors: people's take the place of all others."""
-    suite = load_suite(settings.suite)
+    """Take in the scores that somebody gave the anchors: people's take the place of all others.
+
+    Suites with the same anchors under the same rubric each get the scores.
+    """
     filled = read_file(file_bytes(path), path=path)
-    batch = calibration_batch(suite)
-    if filled.batch_id != batch.batch_id:
+    same = {one.id: one for one in _suites(settings) if calibration_batch(one).batch_id == filled.batch_id}
+    if not same:
         raise BadInput(
             f"{path} holds the anchors of another suite, or of a bank that has changed since; give the "
-            "suite with "
-            "--suite, or export them again: tipbench judge anchors export"
+            "suite with --suite, or export them again: tipbench judge anchors export"
         )
+    grown = [_calibrated(suite, filled) for suite in same.values()]
+    return grown[0]
+
+
+def _calibrated(suite: Suite, filled: JudgeFile) -> Grown:
+    batch = calibration_batch(suite)
     judged = check_file(filled, batch, rubric_text=suite.rubric.text, scales=suite.rubric.scales)
     by_id = {item.id: item for item in batch.items}
     known = {anchor.id: anchor for anchor in anchors_of(suite)}
@@ -242,5 +278,5 @@ def apply_anchors(settings: Settings, path: str) -> Grown:
         if entry.answer.scores is not None
     ]
     if not more:
-        raise BadInput(f"{path} has no scores yet; fill in the judge fields first")
+        raise BadInput(f"{filled.path} has no scores yet; fill in the judge fields first")
     return Grown(added=len(more), path=_keep(suite, more))

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -200,7 +200,14 @@ class Service:
             self.applications += 1
 
     def judging_settings(self, experiment: str) -> Settings:
-        """The settings to judge an experiment with: of its suite's folders, the one it was collected from."""
+        """The settings to judge an experiment with. `suite` is empty where the experiment remembers it.
+
+        Of an experiment of an earlier version it is the one that the latest job collected.
+        """
+        settings = self.settings({"experiment": experiment})
+        pin = the_ledger(settings).pinned(experiment)
+        if pin is not None and pin.places:
+            return replace(settings, suite="")
         suites = [
             job.params.get("settings", {}).get("suite")
             for job in self.store.jobs.page(limit=_JOBS_LOOKED_AT)
