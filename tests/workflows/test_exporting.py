@@ -113,7 +113,7 @@ def test_a_batch_is_a_run_of_its_own_kind(world: World, tmp_path: Path, fresh_ho
         kinds = Counter(
             value for (value,) in connection.execute("select value from tags where key = 'tipbench.kind'")
         )
-    assert kinds == {"cell": 15, "batch": 1}
+    assert kinds == {"cell": 15, "batch": 1, "suite": 1}
     assert len(world.runs) == 15
 
 

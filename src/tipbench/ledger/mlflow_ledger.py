@@ -217,6 +217,11 @@ class MlflowLedger:
         self._cache.keep(self.uri, found.experiment_id, revision, runs)
         return runs
 
+    def matching(self, experiment: str, text: str) -> set[str]:
+        """The ids of the cells that a filter of MLflow's `search_runs` finds."""
+        found = self._existing(experiment)
+        return {row.run_id for row in self._store.filtered(found.experiment_id, text)}
+
     def revision(self, experiment: str) -> str:
         found = self._experiment(experiment)
         if found is None or self._batches.under_way(found) or self._marks.under_way(found.tags):

@@ -237,6 +237,11 @@ def _suites(settings: Settings) -> Iterator[Suite]:
         yield load_suite(settings.suite)
         return
     yield from map(load_suite, SHIPPED)
+    with suppress(Unavailable):  # the built-in suites need no ledger
+        yield from _of_experiments(settings)
+
+
+def _of_experiments(settings: Settings) -> Iterator[Suite]:
     ledger = synced_ledger(settings)
     for entry in ledger.experiments():
         pin = ledger.pinned(entry.name)
