@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api, score
+from job_world import wait_until
 from judged_world import plant
 from tipbench.records import Judge, content_hash
 from tipbench.service import create_app
@@ -228,7 +229,7 @@ def test_an_error_tells_a_judge_no_name(world: World, tmp_path: Path) -> None:
     shutil.copytree(load_suite("tip").path, suite)
     rubric = suite / "rubric.md"
     rubric.write_text(rubric.read_text(encoding="utf-8") + "\nOne more thing.\n", encoding="utf-8")
-    plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0}, n_scenarios=1)
+    plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0}, n_scenarios=1, remembers=False)
     api = open_api(world, settings=Settings.of({"suite": str(suite)}))
     hidden = next(n["experiment"] for n in api.ann.get("/api/judge").json() if n["experiment"] != EXPERIMENT)
     told = api.ann.get(f"/api/judge/{hidden}/batch")
@@ -238,14 +239,36 @@ def test_an_error_tells_a_judge_no_name(world: World, tmp_path: Path) -> None:
     api.service.close()
 
 
-def test_an_experiment_is_judged_with_the_suite_that_it_was_collected_from(api: Api, tmp_path: Path) -> None:
-    """The folder that the collection was given is found again, whatever the service's own suite is."""
+def own_suite(tmp_path: Path) -> Path:
     folder = tmp_path / "mine"
     shutil.copytree(load_suite("tip").path, folder)
     manifest = folder / "suite.yaml"
     text = manifest.read_text(encoding="utf-8")
     manifest.write_text(re.sub(r"^id: .*", "id: mine", text, flags=re.MULTILINE), encoding="utf-8")
+    return folder
+
+
+def test_an_experiment_is_judged_with_the_suite_that_it_remembers(api: Api, tmp_path: Path) -> None:
+    """Judges and jobs need no folder, whatever the service's own suite is, and no answer holds the path."""
+    folder = own_suite(tmp_path)
     plant("own suite", quality={("a:1b", "v1"): 4.0}, n_scenarios=1, suite=str(folder))
+    shutil.rmtree(folder)
+    taken = api.ann.get("/api/judge/own suite/batch")
+    assert taken.status_code == 200
+    shown = [taken, api.ann.get("/judge/own suite"), api.ann.get("/api/judge")]
+    assert not any(str(tmp_path) in one.text for one in shown)
+    started = api.admin.post("/api/judge/own suite/auto", json={"judge": "proxy"})
+    assert started.status_code == 202, started.text
+    job = started.json()["job_id"]
+    wait_until(lambda: api.service.jobs.get(job).state not in {"queued", "running"})
+    assert api.service.jobs.get(job).state == "done"
+
+
+def test_an_experiment_is_judged_with_the_suite_that_it_was_collected_from(api: Api, tmp_path: Path) -> None:
+    """Of an earlier version's experiment, the folder that the collection's job was given is found again."""
+    folder = own_suite(tmp_path)
+    quality = {("a:1b", "v1"): 4.0}
+    plant("own suite", quality=quality, n_scenarios=1, suite=str(folder), remembers=False)
     assert api.ann.get("/api/judge/own suite/batch").status_code == 422
     api.service.store.jobs.add(
         Job(job_id="j1", kind="collect", title="t", experiment="own suite", folder="", by="x", created_ms=1,

@@ -17,6 +17,7 @@ from mcp import Client, StdioServerParameters
 from command import TIPBENCH, here, start, tipbench
 from judged_world import World, fill, plant_home
 from ledger_servers import free_port
+from suite_files import write_suite
 from tipbench.workflows.applying import apply_file, rebuild
 from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judged import judged_experiment
@@ -63,6 +64,29 @@ def told(ran: Ran, code: int) -> str:
     assert "Traceback" not in ran.err
     assert ran.err.startswith("tipbench: ")
     return ran.err
+
+
+def test_no_command_after_collect_needs_the_suite(fresh_home: Path, tmp_path: Path, made_home: Path) -> None:
+    """Export, apply, auto, status, anchors, compare and ship work though the suite's folder is gone."""
+    suite = write_suite(tmp_path / "suite")
+    world = plant_home(fresh_home, made_home, "mine", quality={(GOOD, "v1"): 2.0}, suite=str(suite))
+    shutil.rmtree(suite)
+    out, named = str(tmp_path / "b.json"), ("--experiment", "mine")
+    assert judge("export", *named, "--out", out, "--judge", "ann").code == 0
+    fill(tmp_path / "b.json", world)
+    for arguments in [
+        ("judge", "apply", out),
+        ("judge", "auto", *named, "--judge", "proxy"),
+        ("judge", "status", *named),
+        ("judge", "anchors", "list", *named),
+        ("compare", *named),
+        ("ship", *named, "--cell", f"{GOOD}/v1"),
+    ]:
+        ran = here(*arguments)
+        assert ran.code == 0, (arguments, ran)
+        assert str(suite) not in ran.out + ran.err
+    refused = told(judge("export", *named, "--out", out, "--suite", "tip"), 2)
+    assert "collected with the suite 'small', and --suite is 'tip'" in refused
 
 
 def test_from_export_to_the_answer(world: World, tmp_path: Path) -> None:

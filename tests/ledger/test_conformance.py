@@ -12,7 +12,8 @@ import pytest
 
 from ledger_samples import TIPS, sample_pin, sample_result
 from tipbench.errors import LedgerUnreachable, NotFound, PinConflict
-from tipbench.records import Candidate, Host, Mark, RubricText
+from tipbench.ledger.chunks import sha256
+from tipbench.records import Candidate, Host, Mark, RubricText, SuitePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +47,35 @@ def test_a_pin_grows_by_new_ids(place: Place, experiment: str) -> None:
     grown = place.open().pin(experiment, sample_pin(prompts=["v2"], scenarios=["b", "a"]))
     assert grown == sample_pin(prompts=["v1", "v2"], scenarios=["a", "b"])
     assert place.open().pinned(experiment) == grown
+
+
+def test_a_pin_keeps_the_places_of_its_suite(place: Place, experiment: str) -> None:
+    """Each place comes once with its latest hash, the newest first, however long; the old ones stay."""
+    long = f"/{'ü/' * 2400}"
+    first, moved = SuitePlace(place="/a", hash="1" * 64), SuitePlace(place=long, hash="2" * 64)
+    changed = replace(first, hash="3" * 64)
+    for places, expected in [
+        ((first,), (first,)),
+        ((moved,), (moved, first)),
+        ((first,), (moved, first)),
+        ((), (moved, first)),
+        ((changed,), (changed, moved)),
+    ]:
+        place.open().pin(experiment, replace(sample_pin(), places=places))
+        pin = place.open().pinned(experiment)
+        assert pin is not None
+        assert pin.places == expected
+
+
+def test_the_texts_of_suites_are_kept_once_each(place: Place, experiment: str) -> None:
+    """A pin may bring texts of any length; each is kept once, and the newest is read first."""
+    texts = [LONG * 3, "", '{"a": "ü\\ud800"}']
+    pins = [replace(sample_pin(), suites={sha256(text): text}) for text in texts]
+    for pin in (pins[0], pins[0], pins[2]):
+        place.open().pin(experiment, pin)
+    assert place.open().suite_texts(experiment) == [texts[2], texts[0]]
+    assert place.open().suite_texts(f"{experiment} x") == []
+    assert place.open().runs(experiment) == []
 
 
 CHANGES: dict[str, Callable[[Pin], Pin]] = {

@@ -218,12 +218,12 @@ def _named_suite(state: Judged, name: str, *, new_rubric: bool) -> Suite:
     if changed:
         way_out = "leave out --suite" if state.pin.places else "collect under a new experiment"
         raise PinConflict(
-            f"experiment {state.experiment!r}: the scenario {changed[0]!r} of the suite {suite.id!r} is not "
-            f"the one that was collected; restore its text, or {way_out}"
+            f"experiment {state.experiment!r}: the scenario {changed[0]!r} of {suite.path} is not the one "
+            f"that was collected; restore its text, or {way_out}"
         )
     if suite.rubric.hash != state.pin.rubric_hash and not new_rubric:
         raise PinConflict(
-            f"experiment {state.experiment!r}: the rubric of the suite {suite.id!r} is not the one that it "
+            f"experiment {state.experiment!r}: the rubric at {suite.rubric.path} is not the one that it "
             f"is pinned to ({state.pin.rubric_id}); restore its text, or begin judging anew under it with "
             "--new-rubric"
         )
