@@ -85,7 +85,7 @@ def test_no_command_after_collect_needs_the_suite(fresh_home: Path, tmp_path: Pa
         ran = here(*arguments)
         assert ran.code == 0, (arguments, ran)
         assert str(suite) not in ran.out + ran.err
-    refused = told(judge("export", *named, "--out", out, "--suite", "tip"), 2)
+    refused = told(judge("export", *named, "--out", f"{out}.other", "--suite", "tip"), 2)
     assert "collected with the suite 'small', and --suite is 'tip'" in refused
 
 
