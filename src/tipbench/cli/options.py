@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tipbench.errors import BadInput
 from tipbench.settings import Settings, default_of, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import Field
 
+_ARGUMENT = "experiment_argument"
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", tuple: "NAME,…"}
 
 
-def settings_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these settings (all, without names); it is called with `settings`."""
+def settings_options(
+    *names: str, experiment_argument: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of these settings (all, without names); it is called with `settings`.
+
+    With `experiment_argument` the experiment may also be given as an argument.
+    """
     rows = [row for row in table() if not names or row.name in names]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,14 +36,33 @@ def settings_options(*names: str) -> Callable[[Callable[..., None]], Callable[..
         @functools.wraps(command)
         def wrapper(**values: Any) -> None:  # noqa: ANN401 - each option has its own type
             chosen = {row.name: values.pop(row.name) for row in rows}
+            if experiment_argument:
+                chosen["experiment"] = _one_experiment(values.pop(_ARGUMENT), chosen["experiment"])
             command(settings=Settings.of(chosen), **values)
 
         parameters = [_parameter(row) for row in rows] + own
+        parameters += [_experiment_argument()] if experiment_argument else []
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapper
 
     return decorate
+
+
+def _experiment_argument() -> inspect.Parameter:
+    argument = typer.Argument(
+        metavar="EXPERIMENT", help="the same as --experiment EXPERIMENT", show_default=False
+    )
+    annotation = Annotated[str | None, argument]
+    return inspect.Parameter(_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _one_experiment(argument: str | None, option: str | None) -> str | None:
+    if argument is not None and option is not None and argument != option:
+        raise BadInput(
+            f"two experiments are given, {argument!r} and --experiment {option!r}; give one of them"
+        )
+    return option if argument is None else argument
 
 
 def _parameter(row: Field[Any]) -> inspect.Parameter:

@@ -15,7 +15,7 @@ from tipbench.errors import BadInput, NotFound, Unavailable
 from tipbench.judge.arrange import arranged
 from tipbench.judge.candidates import candidate_key
 from tipbench.judge.compose import blind_id
-from tipbench.judge.filled_file import check_file, read_file
+from tipbench.judge.filled_file import check_file
 from tipbench.judge.judge_file import file_text
 from tipbench.judge.scoring import slot_texts
 from tipbench.judge.verdicts import latest
@@ -30,13 +30,13 @@ from tipbench.suite import (
     read_anchor_bank,
     write_anchor_bank,
 )
-from tipbench.workflows.applying import file_bytes
 from tipbench.workflows.judged import PEOPLE, judged_experiment, suite_of
 from tipbench.workflows.whole_files import check_free, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tipbench.judge.filled_file import JudgeFile
     from tipbench.records import Verdict
     from tipbench.settings import Settings
     from tipbench.suite import Suite
@@ -212,21 +212,19 @@ def _in_order(items: Sequence[Item], named: str) -> list[Item]:
     return arranged(items, rng=random.Random(named)) if items else []  # noqa: S311 - the same each time
 
 
-def is_calibration(path: str) -> bool:
-    """Whether a judge's file holds a bank's anchors rather than a batch of an experiment."""
-    return read_file(file_bytes(path), path=path).batch_id.startswith(PREFIX)
+def is_calibration(file: JudgeFile) -> bool:
+    """Whether a judge's file holds a bank's anchors rather than batches of an experiment."""
+    return file.batch_ids[0].startswith(PREFIX)
 
 
-def apply_anchors(settings: Settings, path: str) -> Grown:
-    """Take in the scores that somebody gave the anchors: people's take the place of all others."""
+def apply_anchors(settings: Settings, filled: JudgeFile) -> Grown:
+    """Store the scores of a filled-in anchor file. Scores by people replace all others."""
     suite = load_suite(settings.suite)
-    filled = read_file(file_bytes(path), path=path)
     batch = calibration_batch(suite)
-    if filled.batch_id != batch.batch_id:
+    if filled.batch_ids != (batch.batch_id,):
         raise BadInput(
-            f"{path} holds the anchors of another suite, or of a bank that has changed since; give the "
-            "suite with "
-            "--suite, or export them again: tipbench judge anchors export"
+            f"{filled.path} holds the anchors of another suite, or of a bank that has changed since; give "
+            "the suite with --suite, or export them again: tipbench judge anchors export"
         )
     judged = check_file(filled, batch, rubric_text=suite.rubric.text, scales=suite.rubric.scales)
     by_id = {item.id: item for item in batch.items}
@@ -242,5 +240,5 @@ def apply_anchors(settings: Settings, path: str) -> Grown:
         if entry.answer.scores is not None
     ]
     if not more:
-        raise BadInput(f"{path} has no scores yet; fill in the judge fields first")
+        raise BadInput(f"{filled.path} has no scores yet; fill in its judge fields")
     return Grown(added=len(more), path=_keep(suite, more))
