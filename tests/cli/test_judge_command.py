@@ -182,7 +182,7 @@ def test_the_first_spelling(world: World, tmp_path: Path) -> None:
         (("--export", "a.json", "status"), "--export cannot be combined with the subcommand 'status'"),
         (("--experiment", "bench", "--apply", "a.json", "export"), "--apply cannot be combined with the"),
         (("--experiment", "bench", "status"), "put --experiment behind 'status'"),
-        (("--experiment", "bench"), "judge needs a subcommand such as export or apply"),
+        (("--experiment", "bench"), "judge needs a command: export, apply, status"),
         (("export", "bench", "--experiment", "other"), "two experiments are given, 'bench' and --experiment"),
         (("--export", ""), "is a folder; give the name of a file"),
     ],

@@ -65,9 +65,10 @@ def judge_command(
     elif apply is not None:
         _apply(settings, [apply], experiment=settings.experiment if "--experiment" in typed_here else None)
     else:
+        commands = ", ".join(getattr(ctx.command, "commands", {}))
         raise BadInput(
-            "judge needs a subcommand such as export or apply, or --export FILE or --apply FILE; see "
-            "tipbench judge --help"
+            f"judge needs a command: {commands}; or --export FILE or --apply FILE; see "
+            f"`{typed('judge', '--help')}`"
         )
 
 
