@@ -19,6 +19,7 @@ from tipbench.service import create_app
 from tipbench.settings import Settings
 from tipbench.store import Job
 from tipbench.suite import load_suite
+from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judged import read_judged
 from tipbench.workflows.service_state import Service
 from verdict_planting import judge
@@ -333,6 +334,45 @@ def filled(api: Api, file: dict[str, Any], judge: str | None = None) -> dict[str
     if judge:
         file["judged_by"] |= {"id": judge, "kind": "human"}
     return file
+
+
+def all_in_one(api: Api, tmp_path: Path, judge: str = "ann") -> dict[str, Any]:
+    """The filled-in file of all batches for a judge."""
+    order = Order(judge=judge, every=True, size=12)
+    export(replace(api.world.settings, experiment=EXPERIMENT), order, out=str(tmp_path / "all.json"))
+    return filled(api, json.loads((tmp_path / "all.json").read_text()))
+
+
+def test_a_file_with_all_batches_is_uploaded(api: Api, tmp_path: Path) -> None:
+    """By its judge alone: one reply for all batches, and an entry in the audit log for each."""
+    file = all_in_one(api, tmp_path)
+    assert len(file["batches"]) > 1
+    assert api.bob.post("/api/judge/apply", json=file).status_code == 404
+    applied = api.ann.post("/api/judge/apply", json=file)
+    assert applied.status_code == 200, applied.text
+    assert applied.json()["batches"] == file["batches"]
+    assert (applied.json()["new"], applied.json()["cells_pending"]) == (len(file["items"]), 0)
+    entries = [one for one in api.admin.get("/api/audit").json() if one["action"] == "judge.apply"]
+    assert {one["target"] for one in entries} == {*file["batches"]}
+
+
+def test_an_upload_rejects_single_batches(api: Api, tmp_path: Path) -> None:
+    """409 names the batch, not the experiment; the other batches are recorded."""
+    file = all_in_one(api, tmp_path)
+    bad = file["batches"][0]
+    anchors = [item.reference for item in api.world.ledger.batch(bad).items if item.role == "anchor"]
+    low = sum(sum(one.values()) for one in anchors) < 9 * len(anchors)
+    for item in file["items"]:
+        if item["batch"] == bad:
+            item["judge"] |= dict.fromkeys(("relevance", "actionability", "tone"), 5 if low else 1)
+    refused = api.ann.post("/api/judge/apply", json=file)
+    message = refused.json()["error"]["message"]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "rejected")
+    assert f"batch {bad} is rejected" in message
+    assert f"the other {len(file['batches']) - 1} of {len(file['batches'])} batches" in message
+    assert EXPERIMENT not in message
+    recorded = {one.batch_id for one in api.world.ledger.batches(EXPERIMENT) if one.applications}
+    assert recorded == {*file["batches"][1:]}
 
 
 def test_a_file_may_come_as_a_form(api: Api) -> None:

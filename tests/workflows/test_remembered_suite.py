@@ -270,7 +270,7 @@ def test_anchors_are_stored_too(fresh_home: Path, made_home: Path, tmp_path: Pat
     out = tmp_path / "anchors.json"
     export_anchors(unnamed(), judge="ann", out=str(out), experiment="bench")
     fill(out, world, kind="human")
-    assert apply_anchors(unnamed(), str(out)).added == len(world.suite.anchors)
+    assert apply_anchors(unnamed(), read_judge_file(str(out))).added == len(world.suite.anchors)
     assert list_anchors(unnamed(), experiment="bench").by_people == len(world.suite.anchors)
 
 

@@ -72,7 +72,7 @@ def export_command(
     experiment: OfExperiment = "",
     out: Annotated[str, typer.Option("--out", metavar="FILE", help="the file to write")] = "anchors.json",
     judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="who will judge them")] = "",
-    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
 ) -> None:
     """Write all anchors as a judge file, so that a person can recalibrate them.
 

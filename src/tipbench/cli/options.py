@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tipbench.errors import BadInput
 from tipbench.settings import Settings, default_of, table
 
 if TYPE_CHECKING:
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
     from dataclasses import Field
 
 _OF_EXPERIMENT = "the suite, built-in or a folder (default: the one that the experiment was collected with)"
+_ARGUMENT = "experiment_argument"
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", tuple: "NAME,…"}
 
 
 def settings_options(
-    *names: str, of_experiment: bool = False
+    *names: str, experiment_argument: bool = False, of_experiment: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these settings (all, without names); it is called with `settings`.
 
-    With `of_experiment` the setting `suite` is empty unless the option is given: the experiment remembers it.
+    With `experiment_argument` the experiment may also be given as an argument. With `of_experiment` the
+    setting `suite` is empty unless the option is given: the experiment remembers it.
     """
     rows = [row for row in table() if not names or row.name in names]
 
@@ -36,17 +39,36 @@ def settings_options(
         @functools.wraps(command)
         def wrapper(**values: Any) -> None:  # noqa: ANN401 - each option has its own type
             chosen = {row.name: values.pop(row.name) for row in rows}
+            if experiment_argument:
+                chosen["experiment"] = _one_experiment(values.pop(_ARGUMENT), chosen["experiment"])
             settings = Settings.of(chosen)
             if of_experiment and chosen["suite"] is None:
                 settings = replace(settings, suite="")
             command(settings=settings, **values)
 
         parameters = [_parameter(row, of_experiment=of_experiment) for row in rows] + own
+        parameters += [_experiment_argument()] if experiment_argument else []
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapper
 
     return decorate
+
+
+def _experiment_argument() -> inspect.Parameter:
+    argument = typer.Argument(
+        metavar="EXPERIMENT", help="the same as --experiment EXPERIMENT", show_default=False
+    )
+    annotation = Annotated[str | None, argument]
+    return inspect.Parameter(_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _one_experiment(argument: str | None, option: str | None) -> str | None:
+    if argument is not None and option is not None and argument != option:
+        raise BadInput(
+            f"two experiments are given, {argument!r} and --experiment {option!r}; give one of them"
+        )
+    return option if argument is None else argument
 
 
 def _parameter(row: Field[Any], *, of_experiment: bool) -> inspect.Parameter:

@@ -16,7 +16,7 @@ from tipbench.errors import BadInput, NotFound, Unavailable
 from tipbench.judge.arrange import arranged
 from tipbench.judge.candidates import candidate_key
 from tipbench.judge.compose import blind_id
-from tipbench.judge.filled_file import check_file, read_file
+from tipbench.judge.filled_file import check_file
 from tipbench.judge.judge_file import file_text
 from tipbench.judge.scoring import slot_texts
 from tipbench.judge.verdicts import latest
@@ -33,7 +33,6 @@ from tipbench.suite import (
     write_anchor_bank,
 )
 from tipbench.suite.rubric_file import rubric_from_text
-from tipbench.workflows.applying import file_bytes
 from tipbench.workflows.judged import PEOPLE, judged_experiment, suite_of
 from tipbench.workflows.recording import synced_ledger
 from tipbench.workflows.remembered_suite import remembered_suite
@@ -226,9 +225,9 @@ def _in_order(items: Sequence[Item], named: str) -> list[Item]:
     return arranged(items, rng=random.Random(named)) if items else []  # noqa: S311 - the same each time
 
 
-def is_calibration(path: str) -> bool:
-    """Whether a judge's file holds a bank's anchors rather than a batch of an experiment."""
-    return read_file(file_bytes(path), path=path).batch_id.startswith(PREFIX)
+def is_calibration(file: JudgeFile) -> bool:
+    """Whether a judge's file holds a bank's anchors rather than batches of an experiment."""
+    return file.batch_ids[0].startswith(PREFIX)
 
 
 def _suites(settings: Settings) -> Iterator[Suite]:
@@ -251,17 +250,18 @@ def _of_experiments(settings: Settings) -> Iterator[Suite]:
                 yield remembered_suite(ledger, entry.name, pin, rubric)
 
 
-def apply_anchors(settings: Settings, path: str) -> Grown:
-    """Take in the scores that somebody gave the anchors: people's take the place of all others.
+def apply_anchors(settings: Settings, filled: JudgeFile) -> Grown:
+    """Store the scores of a filled-in anchor file. Scores by people replace all others.
 
     Suites with the same anchors under the same rubric each get the scores.
     """
-    filled = read_file(file_bytes(path), path=path)
-    same = {one.id: one for one in _suites(settings) if calibration_batch(one).batch_id == filled.batch_id}
+    same = {
+        one.id: one for one in _suites(settings) if filled.batch_ids == (calibration_batch(one).batch_id,)
+    }
     if not same:
         raise BadInput(
-            f"{path} holds the anchors of another suite, or of a bank that has changed since; give the "
-            "suite with --suite, or export them again: tipbench judge anchors export"
+            f"{filled.path} holds the anchors of another suite, or of a bank that has changed since; give "
+            "the suite with --suite, or export them again: tipbench judge anchors export"
         )
     grown = [_calibrated(suite, filled) for suite in same.values()]
     return grown[0]
@@ -283,5 +283,5 @@ def _calibrated(suite: Suite, filled: JudgeFile) -> Grown:
         if entry.answer.scores is not None
     ]
     if not more:
-        raise BadInput(f"{filled.path} has no scores yet; fill in the judge fields first")
+        raise BadInput(f"{filled.path} has no scores yet; fill in its judge fields")
     return Grown(added=len(more), path=_keep(suite, more))
