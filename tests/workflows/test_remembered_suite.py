@@ -16,7 +16,7 @@ from tipbench.ledger import open_ledger
 from tipbench.settings import Settings, home
 from tipbench.suite import load_suite
 from tipbench.workflows.anchoring import apply_anchors, export_anchors, list_anchors
-from tipbench.workflows.applying import apply_file
+from tipbench.workflows.applying import apply_file, read_judge_file
 from tipbench.workflows.auto_judging import judge_automatically
 from tipbench.workflows.collect import make_grid, pin_of
 from tipbench.workflows.comparing import compare
