@@ -33,6 +33,27 @@ def test_many_who_try_at_once_have_no_more_tries(tmp_path: Path) -> None:
     assert found == [401] * 5 + [429] * 15
 
 
+def test_a_right_token_logs_in_after_too_many_failed_logins(tmp_path: Path) -> None:
+    """At the limit of one address and at the limit of all, a right token is accepted and a wrong one is not."""
+    with Store(tmp_path / "service.db") as store:
+        access = Access(tokens=store.tokens, attempts=store.attempts, ended=store.seen, key=b"key")
+        right = store.tokens.create("anna", "judge", now_ms=1)
+        revoked = store.tokens.create("bob", "judge", now_ms=1)
+        store.tokens.revoke("bob", now_ms=2)
+
+        def status(token: str, address: str) -> int:
+            try:
+                access.log_in(token, address=address, now_ms=10**12)
+            except NotAllowed as refused:
+                return refused.status
+            return 303
+
+        assert [status("nope", "here") for _ in range(6)] == [401] * 5 + [429]
+        assert [status(right, "here"), status(revoked, "here"), status(right[:-1], "here")] == [303, 429, 429]
+        assert [status("nope", f"10.0.0.{n}") for n in range(46)] == [401] * 45 + [429]
+        assert [status(f" {right}\n", "elsewhere"), status("nope", "elsewhere")] == [303, 429]
+
+
 @pytest.mark.parametrize(
     "url",
     [
