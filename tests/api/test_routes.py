@@ -274,6 +274,14 @@ def test_a_judge_may_be_an_agent(api: Api, role: str, status: int) -> None:
     assert (listed["ann"], listed.get("robot")) == ("human", "agent" if status == 201 else None)
 
 
+@pytest.mark.parametrize("name", ["ANN", "\uff21nn", "\u0410nn", " ann "])
+def test_the_api_refuses_a_name_that_looks_like_another(api: Api, name: str) -> None:
+    """The API applies the rule of the command line, and names the field."""
+    refused = api.admin.post("/api/tokens", json={"name": name, "role": "judge"})
+    assert refused.status_code == 422
+    assert "name" in refused.json()["error"]["fields"]
+
+
 def test_a_new_token_is_shown_once_and_works(api: Api) -> None:
     """It is in the answer, in no list and in no log; its making is audited."""
     made = api.admin.post("/api/tokens", json={"name": "eva", "role": "judge"})
