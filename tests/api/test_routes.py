@@ -252,7 +252,7 @@ def test_a_login_is_a_short_message(api: Api) -> None:
 
 
 def test_failed_logins_are_counted_and_the_log_is_not_filled_with_them(api: Api) -> None:
-    """The log has five refused logins of the address; the limit refuses no right token, as cookie or bearer."""
+    """The log has five refused logins of the address, and the limit refuses no right token."""
     headers = {"Origin": "http://localhost"}
     codes = [api.nobody.post("/login", data={"token": "x"}, headers=headers).status_code for _ in range(8)]
     assert codes == [401] * 5 + [429] * 3

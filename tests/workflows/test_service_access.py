@@ -34,7 +34,7 @@ def test_many_who_try_at_once_have_no_more_tries(tmp_path: Path) -> None:
 
 
 def test_a_right_token_logs_in_after_too_many_failed_logins(tmp_path: Path) -> None:
-    """At the limit of one address and at the limit of all, a right token is accepted and a wrong one is not."""
+    """At the limit of one address, or of all, a right token is accepted and a wrong one is not."""
     with Store(tmp_path / "service.db") as store:
         access = Access(tokens=store.tokens, attempts=store.attempts, ended=store.seen, key=b"key")
         right = store.tokens.create("anna", "judge", now_ms=1)

@@ -171,7 +171,7 @@ def _check_kind(role: Role, kind: PersonKind) -> None:
 
 
 def token_name(given: str) -> str:
-    """Return the name as it is stored. BadSetting if it is empty, too long, invisible or of several scripts."""
+    """Return the name as it is stored. BadSetting where no token may have it."""
     name = unicodedata.normalize("NFC", given).strip()
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise BadSetting("name", f"a name has 1 to {_LONGEST_NAME} characters, not {len(name)}")
