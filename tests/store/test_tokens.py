@@ -183,7 +183,7 @@ def test_names_that_differ_in_case_or_width_are_one_name(store: Store, first: st
 )
 def test_a_name_of_two_scripts_is_refused(store: Store, name: str) -> None:
     """Letters of another script look like the letters of a name that exists."""
-    with pytest.raises(BadSetting, match=r"mixes letters of .* and .*; use the letters of one script") as told:
+    with pytest.raises(BadSetting, match="mixes letters of") as told:
         store.tokens.create(name, "judge", now_ms=1)
     assert told.value.name == "name"
     assert store.tokens.list() == ()
