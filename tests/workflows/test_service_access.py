@@ -108,6 +108,47 @@ def test_an_address_that_another_program_may_read_otherwise_is_none(url: str, ho
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "http://ann:hush@gpu.example:11434",
+        "ann:hush@gpu.example",
+        "http://hush@gpu.example/",
+        "http://gpu.example:1/x?token=hush",
+        "http://ann:hu%40sh@hush@gpu.example",
+        "http://ann:hush@gpu.example:port",
+        "http://ann:hush@gpu.example:99999/",
+        "http://ann:hu/sh@gpu.example",
+    ],
+)
+def test_a_refused_address_is_named_without_its_login(url: str, home: Path) -> None:
+    """The message of the setting and the sentence for the caller name the host, and no part of the login."""
+    service = Service(ServiceConfig(settings=Settings.of({"ollama_url": "http://localhost:1"})), folder=home)
+    with pytest.raises(BadSetting) as refused:
+        service.settings({"ollama_url": url})
+    with pytest.raises(BadSetting) as of_hosts:
+        service.asked_of_airflow([url], None)
+    with pytest.raises(BadSetting, match="this is not a list of addresses") as of_no_list:
+        service.asked_of_airflow([url, 1], None)
+    service.close()
+    assert "hush" not in str(of_no_list.value)
+    for message in (str(refused.value), refused.value.message, str(of_hosts.value)):
+        assert "gpu.example" in message
+        assert "hush" not in message
+        assert "ann" not in message
+
+
+def test_the_address_that_pages_show_means_the_configured_one(home: Path) -> None:
+    """A form gives the address back without its login; the service uses its own, login included."""
+    own = Settings.of(
+        {"ollama_url": "http://ann:hush@gpu:11434", "mlflow_url": "postgresql://ann:hush@db/x?sslmode=on"}
+    )
+    service = Service(ServiceConfig(settings=own), folder=home)
+    found = service.settings({"ollama_url": "http://gpu:11434", "mlflow_url": "postgresql://db/x"})
+    service.close()
+    assert (found.ollama_url, found.mlflow_url) == (own.ollama_url, own.mlflow_url)
+
+
+@pytest.mark.parametrize(
     ("name", "models", "tells"),
     [
         ("tips-may", ["qwen2.5:0.5b"], False),

@@ -6,6 +6,7 @@ asking, and leave half a schema behind when it is killed while making one.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from functools import cache
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger.faults import other_version
 from tipbench.ledger.locks import file_lock
+from tipbench.text import hide_logins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +126,9 @@ def _server_version(address: Address) -> str | None:
             f"{address.public} is not the address of a database (postgresql://host/name)"
         ) from None
     except sa.exc.SQLAlchemyError as error:
-        reason = str(error.__cause__ or error).strip().splitlines()[0]
+        first = str(error.__cause__ or error).strip().splitlines()[0]
+        # A driver takes a password with an @ in it for the beginning of the host's name.
+        reason = re.sub(r"[^\s\"']*@", "", hide_logins(first, of=address.uri))
         raise LedgerUnreachable(
             f"the database {address.public} cannot be reached ({reason}); start it, or correct the address"
         ) from None

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from tipbench.compare.figures import count
-from tipbench.engine.address import without_login
 from tipbench.engine.embedded import find_weights
 from tipbench.engine.memory import free_bytes, readable
 from tipbench.engine.ollama import connect, full_name, how_to_start
 from tipbench.errors import EngineFailure, TipbenchError
 from tipbench.ledger import public_uri
 from tipbench.settings import home
+from tipbench.text import without_login
 from tipbench.workflows.hosts import in_time
 from tipbench.workflows.recording import the_ledger, the_spool
 

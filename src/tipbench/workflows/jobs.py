@@ -17,6 +17,7 @@ from tipbench.errors import BadInput, BadSetting, CheckFailed, HostBusy, Unavail
 from tipbench.ledger.locks import file_lock
 from tipbench.settings import Settings, table
 from tipbench.store import Job, new_job_id
+from tipbench.text import without_login
 from tipbench.workflows import job_outcome
 from tipbench.workflows.airflow_address import VARIABLES
 from tipbench.workflows.collect import make_grid
@@ -30,7 +31,6 @@ from tipbench.workflows.job_command import (
     kept_settings,
     restored_settings,
     run_name,
-    without_login,
 )
 from tipbench.workflows.job_events import POLL_S, Tails, read_events, size_of
 from tipbench.workflows.job_process import JobFolder
