@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger.faults import other_version
 from tipbench.ledger.locks import file_lock
+from tipbench.private import make_file, narrow_database
 from tipbench.text import hide_logins
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def ready_database(address: Address, *, migrations: Path, create: Callable[[str]
     if address.path is None:
         found = _server_version(address)
     else:
+        if address.kind == "embedded":
+            narrow_database(address.path)
         found = _file_version(address.path)
         if found is None:
             _make(address.path, create)
@@ -97,6 +100,7 @@ def _make_alone(path: Path, create: Callable[[str], None]) -> None:
     fresh = path.with_name(f".{path.name}.new")
     for leftover in path.parent.glob(f"{fresh.name}*"):
         leftover.unlink()
+    make_file(fresh)
     create(f"sqlite:///{fresh}")
     with closing(sqlite3.connect(fresh)) as db:
         # readers and the writer do not wait for each other, and a commit is one write to disk
