@@ -127,8 +127,11 @@ def run_folder() -> Path:
     run_id = get_current_context()["run_id"]
     name = re.sub(r"[^A-Za-z0-9_+-]", "_", run_id)[:100]
     mark = "" if name == run_id else f"-{zlib.crc32(run_id.encode()):08x}"
-    folder = home() / "airflow" / f"{name}{mark}"
-    folder.mkdir(parents=True, exist_ok=True)
+    place = home()
+    folder = place / "airflow" / f"{name}{mark}"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for one in (place, folder.parent, folder):
+        one.mkdir(mode=0o700, exist_ok=True)  # for its owner alone, like all that tipbench makes there
     return folder
 
 

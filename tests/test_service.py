@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -14,13 +15,28 @@ import httpx
 import pytest
 
 from tipbench.errors import Unavailable
-from tipbench.service import _listening
+from tipbench.service import LogFormatter, _listening
 from tipbench.store import Job, Store
 from tipbench.workflows.job_process import JobFolder
 from tipbench.workflows.service_state import ServiceConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_the_log_repeats_no_login_and_no_control_character() -> None:
+    """A traceback in the service's log is safe to read on a terminal, and to pass on."""
+    try:
+        int("http://ann:hush@gpu:1/x?token=hush")
+    except ValueError as error:
+        found = (type(error), error, error.__traceback__)
+    record = logging.LogRecord(
+        "x", logging.ERROR, __file__, 1, "failed at %s", ("http://u:hush@h \x9b31m",), found
+    )
+    text = LogFormatter().format(record)
+    assert "failed at http://h \\x9b31m\nTraceback" in text
+    assert "'http://gpu:1/x'" in text
+    assert "hush" not in text
 
 
 def test_answers_are_sent_at_once() -> None:

@@ -33,15 +33,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tipbench.text import hide_logins
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 
 class TipbenchError(Exception):
-    """The root: `str(error)` is one sentence that names the thing, where it is and what to do."""
+    """The root: `str(error)` is one sentence that names the thing, where it is and what to do.
+
+    No message repeats a login, or the query of an address.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(hide_logins(message))
 
 
 class BadInput(TipbenchError):
@@ -54,7 +62,7 @@ class BadSetting(BadInput):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"--{name.replace('_', '-')}: {message}")
         self.name = name
-        self.message = message
+        self.message = hide_logins(message)
 
 
 class SuiteError(BadInput):
@@ -65,7 +73,7 @@ class SuiteError(BadInput):
         super().__init__(f"{where}: {message}")
         self.path = path
         self.line = line
-        self.message = message
+        self.message = hide_logins(message)
 
 
 class StaleBank(SuiteError):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -23,6 +24,7 @@ from tipbench.api.connections import LimitedProtocol, Limits
 from tipbench.bandit.opening import check_place
 from tipbench.compare.figures import count
 from tipbench.errors import BadInput, Interrupted, TipbenchError, Unavailable
+from tipbench.text import hide_logins, visible
 from tipbench.workflows.access import COOKIE, NotAllowed, check_fetch_site, check_host, check_origin
 from tipbench.workflows.service_state import Service, is_exposed, now_ms
 from tipbench.workflows.serving_state import location
@@ -58,12 +60,29 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+_LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "tipbench.service.LogFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+}
 _TIP_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+
+class LogFormatter(logging.Formatter):
+    """Lines of the service's log, tracebacks included: no login of an address, no control characters."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s:     %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(hide_logins(super().format(record)))
 
 
 def create_app(service: Service, *, only_tips: bool = False) -> FastAPI:
@@ -220,6 +239,7 @@ def main(
         server_config = uvicorn.Config(
             create_app(service, only_tips=only_tips),
             log_level="warning",
+            log_config=_LOGGING,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from tipbench.errors import BadInput, BadSetting
+from tipbench.text import without_login
 
 Check = Callable[[Any], str | None]
 
@@ -80,9 +81,11 @@ def _url(value: str) -> str | None:
         good = parts.scheme in {"http", "https"} and parts.hostname and port_ok
     except ValueError:
         good = False
-    # What may be a password is not told, whatever else is wrong with the address.
-    shown = re.sub(r"^(\w+://)?.*@", r"\1…@", value, flags=re.DOTALL)
-    return None if good else f"{shown!r} is not an address such as http://localhost:11434"
+    return (
+        None
+        if good
+        else f"{without_login(value, is_wrong=True)!r} is not an address such as http://localhost:11434"
+    )
 
 
 def _duration(value: str) -> str | None:

@@ -252,10 +252,15 @@ def test_a_login_is_a_short_message(api: Api) -> None:
 
 
 def test_failed_logins_are_counted_and_the_log_is_not_filled_with_them(api: Api) -> None:
-    """Five are told apart in the log, with their address; those who are kept out add nothing to it."""
+    """The log has five refused logins of the address, and the limit refuses no right token."""
     headers = {"Origin": "http://localhost"}
     codes = [api.nobody.post("/login", data={"token": "x"}, headers=headers).status_code for _ in range(8)]
     assert codes == [401] * 5 + [429] * 3
+    right = api.nobody.post(
+        "/login", data={"token": api.tokens["ann"]}, headers=headers, follow_redirects=False
+    )
+    assert right.status_code == 303
+    assert api.caller("ann").get("/api/me").json()["name"] == "ann"
     refused = [one for one in api.admin.get("/api/audit").json() if one["action"] == "login.refused"]
     assert [one["ip"] for one in refused] == ["testclient"] * 5
 
@@ -267,6 +272,14 @@ def test_a_judge_may_be_an_agent(api: Api, role: str, status: int) -> None:
     assert made.status_code == status
     listed = {one["name"]: one["kind"] for one in api.admin.get("/api/tokens").json()}
     assert (listed["ann"], listed.get("robot")) == ("human", "agent" if status == 201 else None)
+
+
+@pytest.mark.parametrize("name", ["ANN", "\uff21nn", "\u0410nn", " ann "])
+def test_the_api_refuses_a_name_that_looks_like_another(api: Api, name: str) -> None:
+    """The API applies the rule of the command line, and names the field."""
+    refused = api.admin.post("/api/tokens", json={"name": name, "role": "judge"})
+    assert refused.status_code == 422
+    assert "name" in refused.json()["error"]["fields"]
 
 
 def test_a_new_token_is_shown_once_and_works(api: Api) -> None:

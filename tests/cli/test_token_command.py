@@ -106,6 +106,7 @@ def test_changes_are_in_the_audit_log(store: Store) -> None:
         (["--role", "root", "--name", "anna"], "root"),
         (["--role", "judge", "--name", " "], "--name: a name has 1 to 80 characters"),
         (["--role", "judge", "--name", "a\u200bb"], "cannot be seen"),
+        (["--role", "judge", "--name", "\u0410nna"], "mixes letters of Cyrillic ('\u0410') and Latin ('n')"),
     ],
 )
 def test_bad_input_is_told(fresh_home: Path, arguments: list[str], words: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tipbench.engine.address import is_here, login_of, place_name, without_login
+from tipbench.engine.address import is_here, login_of, place_name
+from tipbench.text import without_login
 
 
 @pytest.mark.parametrize(

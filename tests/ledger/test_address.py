@@ -27,6 +27,7 @@ HOME = Path("/state/tipbench")
         ("http://[::1]:5000", "server", "http://[::1]:5000"),
         ("postgresql://ann:pw@db:5432/x?sslmode=on", "database", "postgresql://db:5432/x"),
         ("postgresql+psycopg2://db/x", "database", "postgresql+psycopg2://db/x"),
+        ("postgresql://ann:p/w@DB/x?password=pw", "database", "postgresql://db/x"),
     ],
 )
 def test_addresses_are_understood(written: str, kind: str, public: str) -> None:
@@ -76,7 +77,9 @@ def test_a_percent_escape_in_a_file_of_ones_own_is_refused() -> None:
         ("http://", "not the address of an MLflow server"),
         ("http://h:99999", "not the address of an MLflow server"),
         ("http://h:port", "not the address of an MLflow server"),
-        ("http://u:pw@h:5000/?a=b", "'http://h:5000/?a=b' is not the address"),
+        ("http://u:pw@h:5000/?a=b", "'http://h:5000/' with a query (?…) is not the address"),
+        ("http://u:p/w@h:5000", "'http://h:5000' is not the address"),
+        ("postgresql://u:pw@[h/db", "'postgresql://[h/db' is not the address of a database"),
         ("http://a host:5000", "not the address of an MLflow server"),
     ],
 )

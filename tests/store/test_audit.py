@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from tipbench.store import Store
 
 
+def test_no_login_of_an_address_is_kept(store: Store) -> None:
+    """A row of the audit log holds no user, password or query of an address, in any column."""
+    url = "http://ann:hush@host:1/x?token=hush"
+    store.audit.add(who=url, role="admin", action="x", target=url, detail=f"by {url}, and {url}", now_ms=1)
+    (entry,) = store.audit.page()
+    assert "hush" not in repr(entry)
+    assert entry.detail == "by http://host:1/x, and http://host:1/x"
+
+
 def test_entries_are_told_newest_first_in_pages(store: Store) -> None:
     """Pages follow each other without gaps or doubles while new entries come in."""
     for number in range(7):

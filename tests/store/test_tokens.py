@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from store_processes import at_once
 from tipbench.errors import BadSetting, NotFound
-from tipbench.store.tokens import Role, token_name, without_tokens
+from tipbench.store.tokens import Role, name_key, token_name, without_tokens
+from tipbench.workflows.tokens import Doer, create_first_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ def test_to_revoke_what_is_not_there_is_told(store: Store, name: str) -> None:
     "name",
     [
         "", " ", "\t", "x" * 81, "a\nb", "a\x00b", "a\x1b[2Jb", "a\u200bb", "a\u202eb", "\u3164", "a\u00a0b",
-        "\ud800", "tb_admin_" + "a" * 43, "a\u2028b",
+        "\ud800", "tb_admin_" + "a" * 43, "a\u2028b", "\ufe0f",
     ],
 )  # fmt: skip
 def test_names_that_cannot_be_seen_are_refused(store: Store, name: str) -> None:
@@ -131,6 +132,113 @@ def test_names_that_people_have_are_taken(store: Store, name: str) -> None:
     found = store.tokens.verify(plain, now_ms=1)
     assert found is not None
     assert found.name == name
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("anna", "ANNA"),
+        ("anna", "\uff21\uff4e\uff4e\uff41"),
+        ("anna", "\U0001d400nna"),
+        ("anna", "\u24b6nna"),
+        ("Анна", "АННА"),
+        ("Caf\u00e9", "CAFE\u0301"),
+        ("straße", "STRASSE"),
+        ("\ufb01n", "fin"),
+        ("\uff80\uff85\uff76", "タナカ"),
+        ("anna b", "anna  B"),
+        ("anna", "an\ufe0fna"),
+        ("\u1e9e", "ss"),
+    ],
+)
+def test_names_that_differ_in_case_or_width_are_one_name(store: Store, first: str, second: str) -> None:
+    """A second live token cannot have such a name; after the first is revoked, it can."""
+    store.tokens.create(first, "judge", now_ms=1)
+    with pytest.raises(BadSetting, match="counts as the same name") as refused:
+        store.tokens.create(second, "judge", now_ms=2)
+    assert refused.value.name == "name"
+    with pytest.raises(NotFound, match=rf"Did you mean {token_name(first)!r}\?"):
+        store.tokens.revoke(second, now_ms=3)
+    store.tokens.revoke(first, now_ms=4)
+    store.tokens.create(second, "judge", now_ms=5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\u0410nna",
+        "ann\u0430",
+        "ΑNNA",
+        "\uff41нна",
+        "\U0001d400нна",
+        "d'\u0410rtagnan",
+        "A. Б.",
+        "\u0149\u0430",
+        "\u13aanna",
+        "Tōkyō 東京",
+        "Եva",
+        "\u2132\u0410",
+        "\U00017000a",
+    ],
+)
+def test_a_name_of_two_scripts_is_refused(store: Store, name: str) -> None:
+    """Letters of another script look like the letters of a name that exists."""
+    with pytest.raises(BadSetting, match="mixes letters of") as told:
+        store.tokens.create(name, "judge", now_ms=1)
+    assert told.value.name == "name"
+    assert store.tokens.list() == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "АННА",
+        "Анна 2",
+        "Судья №2",
+        "Ἀθηνᾶ",
+        "Café",
+        "Cafe\u0301 Zu\u0308rich",
+        "O\u02bbahu",
+        "山田はなこ",
+        "タナカ山ー",
+        "佐々木〆",
+        "李한",
+        "ｶﾅ仮名",
+        "محمد ١",
+        "मनीषा",
+        "x² + y",
+        "🙂 Анна ❤\ufe0f",
+        "\u2132in",
+    ],
+)
+def test_a_name_of_one_script_is_accepted(store: Store, name: str) -> None:
+    """Digits, marks, punctuation and symbols are of no script; Han goes with Kana and with Hangul."""
+    plain = store.tokens.create(name, "judge", now_ms=1)
+    found = store.tokens.verify(plain, now_ms=1)
+    assert found is not None
+    assert store.tokens.revoke(name, now_ms=2).token_id == found.token_id
+
+
+def test_names_of_an_earlier_version_stay_valid(store: Store) -> None:
+    """Names that would be refused today log in, are listed, and are revoked one by one."""
+    names = ["anna", "ANNA", "\u0410nna"]
+    plains = [store.tokens.create(f"old {number}", "judge", now_ms=1) for number in range(3)]
+    with closing(sqlite3.connect(store.path)) as db, db:
+        for number, name in enumerate(names):
+            db.execute("UPDATE token SET name = ? WHERE name = ?", (name, f"old {number}"))
+    found = [store.tokens.verify(plain, now_ms=2) for plain in plains]
+    assert [one.name for one in found if one is not None] == names
+    assert {one.name for one in store.tokens.list()} == set(names)
+    for number, name in enumerate(names):
+        assert store.tokens.revoke(name, now_ms=3).name == name
+        live = [store.tokens.verify(plain, now_ms=4) is not None for plain in plains]
+        assert live == [False] * (number + 1) + [True] * (2 - number)
+
+
+@given(st.text(max_size=40))
+def test_the_key_of_a_name_is_its_own_key(name: str) -> None:
+    """To compare names by their keys is the same however often a name was folded."""
+    assert name_key(name_key(name)) == name_key(name)
 
 
 @given(st.text(max_size=100))
@@ -209,3 +317,10 @@ def test_tokens_in_a_text_are_cut_down(store: Store) -> None:
     plain = store.tokens.create("anna", "judge", now_ms=1)
     (token,) = store.tokens.list()
     assert without_tokens(f"Bearer {plain}, then tb_judge_x") == f"Bearer {token.prefix}…, then tb_judge_x"
+
+
+def test_the_first_token_has_a_name_of_its_own(store: Store) -> None:
+    """A judge named ADMIN does not prevent the first admin token, nor the start of the service."""
+    store.tokens.create("ADMIN", "judge", now_ms=1)
+    assert create_first_token(store, by=Doer(who="me", role="local")) is not None
+    assert [(one.name, one.role) for one in store.tokens.list()] == [("ADMIN", "judge"), ("admin-2", "admin")]

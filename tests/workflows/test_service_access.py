@@ -33,6 +33,27 @@ def test_many_who_try_at_once_have_no_more_tries(tmp_path: Path) -> None:
     assert found == [401] * 5 + [429] * 15
 
 
+def test_a_right_token_logs_in_after_too_many_failed_logins(tmp_path: Path) -> None:
+    """At the limit of one address, or of all, a right token is accepted and a wrong one is not."""
+    with Store(tmp_path / "service.db") as store:
+        access = Access(tokens=store.tokens, attempts=store.attempts, ended=store.seen, key=b"key")
+        right = store.tokens.create("anna", "judge", now_ms=1)
+        revoked = store.tokens.create("bob", "judge", now_ms=1)
+        store.tokens.revoke("bob", now_ms=2)
+
+        def status(token: str, address: str) -> int:
+            try:
+                access.log_in(token, address=address, now_ms=10**12)
+            except NotAllowed as refused:
+                return refused.status
+            return 303
+
+        assert [status("nope", "here") for _ in range(6)] == [401] * 5 + [429]
+        assert [status(right, "here"), status(revoked, "here"), status(right[:-1], "here")] == [303, 429, 429]
+        assert [status("nope", f"10.0.0.{n}") for n in range(46)] == [401] * 45 + [429]
+        assert [status(f" {right}\n", "elsewhere"), status("nope", "elsewhere")] == [303, 429]
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -84,6 +105,47 @@ def test_an_address_that_another_program_may_read_otherwise_is_none(url: str, ho
                     service.settings({name: url})
                 assert refused.value.name == name
     service.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://ann:hush@gpu.example:11434",
+        "ann:hush@gpu.example",
+        "http://hush@gpu.example/",
+        "http://gpu.example:1/x?token=hush",
+        "http://ann:hu%40sh@hush@gpu.example",
+        "http://ann:hush@gpu.example:port",
+        "http://ann:hush@gpu.example:99999/",
+        "http://ann:hu/sh@gpu.example",
+    ],
+)
+def test_a_refused_address_is_named_without_its_login(url: str, home: Path) -> None:
+    """The message of the setting and the sentence for the caller name the host, and no part of the login."""
+    service = Service(ServiceConfig(settings=Settings.of({"ollama_url": "http://localhost:1"})), folder=home)
+    with pytest.raises(BadSetting) as refused:
+        service.settings({"ollama_url": url})
+    with pytest.raises(BadSetting) as of_hosts:
+        service.asked_of_airflow([url], None)
+    with pytest.raises(BadSetting, match="this is not a list of addresses") as of_no_list:
+        service.asked_of_airflow([url, 1], None)
+    service.close()
+    assert "hush" not in str(of_no_list.value)
+    for message in (str(refused.value), refused.value.message, str(of_hosts.value)):
+        assert "gpu.example" in message
+        assert "hush" not in message
+        assert "ann" not in message
+
+
+def test_the_address_that_pages_show_means_the_configured_one(home: Path) -> None:
+    """A form gives the address back without its login; the service uses its own, login included."""
+    own = Settings.of(
+        {"ollama_url": "http://ann:hush@gpu:11434", "mlflow_url": "postgresql://ann:hush@db/x?sslmode=on"}
+    )
+    service = Service(ServiceConfig(settings=own), folder=home)
+    found = service.settings({"ollama_url": "http://gpu:11434", "mlflow_url": "postgresql://db/x"})
+    service.close()
+    assert (found.ollama_url, found.mlflow_url) == (own.ollama_url, own.mlflow_url)
 
 
 @pytest.mark.parametrize(

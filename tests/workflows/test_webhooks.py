@@ -114,6 +114,31 @@ def test_an_address_that_does_not_answer_is_tried_again(store: Store) -> None:
     assert all(one.last_error for one in store.deliveries.page())
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://ann:hushhush@127.0.0.1:9/?token=hushhush", "http://ann:hushhush@[", "http://ann:hush/hush@h/x"],
+)
+def test_a_failed_delivery_names_no_secret_of_the_address(store: Store, url: str) -> None:
+    """What is stored of a failure has no login and no token of the receiver's address."""
+    mail(store)
+    deliver_due(store, Hook(url=url, secret=SECRET), now_ms())
+    (kept,) = store.deliveries.page()
+    assert kept.last_error
+    assert "hush" not in kept.last_error
+
+
+def test_a_receiver_cannot_have_its_token_stored(store: Store, receiver: Receiver) -> None:
+    """A receiver that repeats the request's address is stored without the token."""
+    mail(store)
+    receiver.status = 500
+    receiver.reply = b"no route /hook?token=hushhush for ann:hushhush"
+    url = receiver.url.replace("://", "://ann:hushhush@") + "?token=hushhush"
+    deliver_due(store, Hook(url=url, secret=SECRET), now_ms())
+    (kept,) = store.deliveries.page()
+    assert "no route /hook?" in kept.last_error
+    assert "hush" not in kept.last_error
+
+
 def test_a_receiver_that_drips_is_given_up_after_a_while(store: Store) -> None:
     """One that sends a byte now and then, and never a whole answer, holds nothing up."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -7,11 +7,11 @@ else is final: a password that is wrong, a name that is not there, a value that 
 from __future__ import annotations
 
 import json
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import AirflowUnreachable, BadInput, Conflict, NotFound
+from tipbench.text import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,7 +107,7 @@ class Client:
 
     def _refuse_redirect(self, reply: httpx.Response) -> None:
         if reply.is_redirect:
-            to = re.sub(r"//[^/@]*@", "//", _one_line(reply.headers.get("location", "")))
+            to = without_login(_one_line(reply.headers.get("location", "")))
             raise BadInput(
                 f"{self.url} sends on to {to or 'elsewhere'}, which is not followed; set "
                 "TIPBENCH_AIRFLOW_URL to the address that Airflow itself answers at"

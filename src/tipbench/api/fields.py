@@ -11,9 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from tipbench.api.errors import BadFields
 from tipbench.errors import BadSetting, NotFound, SuiteError
 from tipbench.judge.answers import unwritable
-from tipbench.ledger import public_uri
-from tipbench.settings import RUN_SETTINGS, Settings, default_of, home, table
+from tipbench.settings import RUN_SETTINGS, Settings, default_of, table
 from tipbench.suite import load_suite
+from tipbench.text import without_login
 from tipbench.workflows.collect import make_grid
 from tipbench.workflows.dag_conf import WAYS, Asked
 from tipbench.workflows.service_state import Service
@@ -84,11 +84,11 @@ def _shown(name: str, value: Any) -> Any:  # noqa: ANN401 - a setting may be of 
 
 
 def shown_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they may be shown: lists for tuples, and no password in an address."""
+    """Return settings as they may be shown: lists for tuples, and no login or query in an address."""
     told = {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
     for name in ("mlflow_url", "ollama_url", "base_url"):
-        if "@" in str(told.get(name) or ""):
-            told[name] = public_uri(str(told[name]), home=home())
+        if told.get(name):
+            told[name] = without_login(str(told[name]))
     return told
 
 

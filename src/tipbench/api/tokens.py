@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from tipbench.api.access import Admin, Anybody, GuardedRoute, TheService
 from tipbench.api.errors import documented
 from tipbench.api.fields import Strict, Text
-from tipbench.store import Token
+from tipbench.store import Token, token_name
 from tipbench.workflows import tokens as workflow
 from tipbench.workflows.access import PersonKind, Principal, Role
 
@@ -83,7 +83,7 @@ def create_token(service: TheService, who: Admin, body: TokenRequest, response: 
         service.store, name=body.name, role=body.role, kind=body.kind, by=_doer(who)
     )
     response.headers["Cache-Control"] = "no-store"
-    return NewToken(name=body.name.strip(), role=body.role, token=plain)
+    return NewToken(name=token_name(body.name), role=body.role, token=plain)
 
 
 @router.delete("/tokens/{name:path}", responses=documented(404))

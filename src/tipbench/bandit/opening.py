@@ -36,7 +36,7 @@ def check_place(location: str) -> None:
     if _ALMOST.match(location):  # as a file it would be this machine's alone, and have a password for a name
         raise BadInput(
             "the place of the state looks like PostgreSQL's, but not like an address; write it as "
-            "postgresql://user:password@host:port/database"
+            "postgresql://host:port/database, with user:password@ before the host"
         )
     try:
         Path(location).expanduser()

@@ -287,8 +287,8 @@ def _host(name: str) -> str:
 def _unreadable() -> StateUnusable:
     return StateUnusable(
         "TIPBENCH_TIPS_DB cannot be read as the address of a PostgreSQL database; write "
-        "postgresql://user:password@host:port/database, with odd characters by their numbers (%40 for @, "
-        "%2F for /, %25 for %, %20 for a space), and behind a ? only what PostgreSQL knows"
+        "postgresql://host:port/database, with user:password@ before the host, odd characters by their "
+        "numbers (%40 for @, %2F for /, %25 for %, %20 for a space), and after ? only what PostgreSQL knows"
     )
 
 

@@ -18,6 +18,7 @@ from tipbench.bandit.behind import Behind
 from tipbench.bandit.books import Turn
 from tipbench.bandit.sqlite_rows import TABLES, VERSION, SqliteReading, SqliteTransaction, make, upgrade
 from tipbench.errors import NotFound, StateUnusable
+from tipbench.private import make_file, narrow_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -213,6 +214,7 @@ class SqliteBooks:
                 if not make:
                     raise NotFound(f"{self.path} is not there: no tip has been served with this home yet")
                 self._make()
+            narrow_database(self.path)
             self._bring_up_to_date()
             with closing(self._connected()) as db:
                 return self._checked(db)
@@ -304,8 +306,7 @@ class SqliteBooks:
         """A new file under another name first: under its own it is there whole or not at all."""
         new = self.path.with_name(f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new.touch(mode=0o600)
+            make_file(new)
             _fill(new)
             with suppress(FileExistsError):  # another process was quicker
                 os.link(new, self.path)

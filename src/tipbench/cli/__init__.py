@@ -34,6 +34,7 @@ from tipbench.cli.screen import say, with_program, written
 from tipbench.cli.usage import usage_sentence
 from tipbench.errors import BadInput, Interrupted, TipbenchError
 from tipbench.settings import home
+from tipbench.text import visible
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -163,7 +164,7 @@ def main() -> NoReturn:
     try:
         app()
     except TipbenchError as error:
-        print(f"tipbench: {with_program(str(error))}", file=sys.stderr)  # noqa: T201
+        print(visible(f"tipbench: {with_program(str(error))}"), file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
     sys.exit(0)
 

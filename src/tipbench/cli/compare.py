@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tipbench.cli.options import settings_options
+from tipbench.cli.screen import (
+    json_text,
+    plain_text,
+    print_rows,
+    screen_class,
+    tell,
+    with_program,
+    write,
+    written,
+)
 from tipbench.cli.screen import out as console
-from tipbench.cli.screen import print_rows, tell, visible, with_program, written
 from tipbench.errors import BadInput, CheckFailed
 from tipbench.settings import Settings
 
@@ -157,8 +166,7 @@ def _tell(report: Report, form: Format, out: str) -> None:
         for line in report.first:
             tell(line)
     if not out:
-        with written():
-            print(text, end="" if text.endswith("\n") else "\n")  # noqa: T201
+        write(text)
         return
     from tipbench.workflows.whole_files import write_whole
 
@@ -170,13 +178,11 @@ def _tell(report: Report, form: Format, out: str) -> None:
 
 
 def _text(report: Report, form: Format) -> str:
-    import json
-
     from tipbench.compare.html import report_html
     from tipbench.compare.text_reports import report_csv, report_md
 
     if form is Format.json:
-        return json.dumps(report.as_dict(), ensure_ascii=False, indent=2)
+        return json_text(report.as_dict())
     tellers = {Format.csv: report_csv, Format.md: report_md, Format.html: report_html, Format.table: _plain}
     return tellers[form](report)
 
@@ -185,13 +191,15 @@ def _plain(report: Report) -> str:
     """What a terminal would show, without colour and without anything left out."""
     from io import StringIO
 
-    from rich.console import Console
-
     from tipbench.compare.recognise import MARK
+    from tipbench.text import visible
 
     text = StringIO()
     text.write(f"{MARK}: {visible(report.title)}\n")
-    print_report(report, Console(file=text, width=_WIDE, highlight=False, force_terminal=False))
+    screen = screen_class()(
+        file=text, width=_WIDE, highlight=False, markup=False, emoji=False, force_terminal=False
+    )
+    print_report(report, screen)
     return text.getvalue()
 
 
@@ -203,7 +211,7 @@ def print_report(report: Report, screen: Console | None = None) -> None:
     width = screen.width if screen.is_terminal else None
 
     def line(text: str, style: str | None = None) -> None:
-        screen.print(visible(with_program(text)), markup=False, soft_wrap=width is None, style=style)
+        screen.print(with_program(text), soft_wrap=width is None, style=style)
 
     with written():
         for first in report.first:
@@ -230,12 +238,11 @@ def print_table(table: Table, screen: Console) -> None:
         print_rows([column.title for column in table.columns], table.rows)
         return
     from rich.table import Table as RichTable
-    from rich.text import Text
 
     grid = RichTable(box=None, padding=(0, 1, 0, 0), header_style="dim")
     for column in table.columns:
         grid.add_column(column.title, justify=column.align, overflow="fold")
     for number, row in enumerate(table.rows):
-        cells = [Text(visible(cell)) for cell in row]
+        cells = [plain_text(cell) for cell in row]
         grid.add_row(*cells, style="bold" if number in table.marked else None)
     screen.print(grid)

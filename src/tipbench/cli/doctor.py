@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.cli.bench import AsJson
 from tipbench.cli.options import settings_options
-from tipbench.cli.screen import out, print_json, visible, written
+from tipbench.cli.screen import out, print_json, say, written
 from tipbench.errors import CheckFailed
 from tipbench.settings import Settings
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tipbench.workflows.doctor import Finding
 
-_MARKS = {"ok": "[green]ok[/]  ", "warn": "[yellow]look[/]", "bad": "[red]bad[/] "}
+_MARKS = {"ok": ("ok  ", "green"), "warn": ("look", "yellow"), "bad": ("bad ", "red")}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,10 +40,10 @@ def doctor_command(*, settings: Settings, as_json: AsJson = False) -> None:
 
 
 def _print(finding: Finding) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
-    detail, fix = escape(visible(finding.detail)), escape(visible(finding.fix))
+    mark, style = _MARKS[finding.state]
     with written():
-        out().print(f"{_MARKS[finding.state]} {finding.name:16} {detail}", soft_wrap=True)
-        if finding.fix:
-            out().print(f"{'':22}→ {fix}", soft_wrap=True, style="bold")
+        out().print(Text.assemble((mark, style), f" {finding.name:16} {finding.detail}"), soft_wrap=True)
+    if finding.fix:
+        say(f"{'':22}→ {finding.fix}", style="bold")

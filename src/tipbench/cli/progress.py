@@ -9,9 +9,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipbench.cli.screen import count, err, tell, visible
+from tipbench.cli.screen import count, err, tell
 from tipbench.engine.memory import readable
 from tipbench.errors import BadInput
+from tipbench.text import visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,11 +53,18 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     if not err().is_terminal:
         yield lambda _done, _of: None
         return
-    from rich.progress import Progress
-
-    with Progress(console=err(), transient=True) as progress:
+    with plain_bars() as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, of: progress.update(task, completed=done, total=of)
+
+
+def plain_bars() -> Progress:
+    """Return bars for tasks whose names are texts from outside. Rich's own columns would read markup."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=err(), transient=True)
 
 
 @contextmanager
@@ -74,7 +82,7 @@ def events_file(path: str) -> Iterator[Emit]:
         at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         try:
             if not broken:
-                file.write(json.dumps({"at": at, **event}, ensure_ascii=False) + "\n")
+                file.write(visible_json(json.dumps({"at": at, **event}, ensure_ascii=False)) + "\n")
         except OSError as error:
             broken = True
             tell(
@@ -181,10 +189,10 @@ def _bars() -> Iterator[Emit]:
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
+        TextColumn("{task.fields[speed]}", markup=False),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err()) as progress:
@@ -203,7 +211,7 @@ class _Bars:
     def __call__(self, event: Event) -> None:
         sentence = _sentence(event)
         if sentence:
-            self._progress.console.print(visible(sentence), soft_wrap=True, markup=False)
+            self._progress.console.print(sentence, soft_wrap=True)
         handler = getattr(self, f"_on_{event['event']}", None)
         if handler is not None:
             handler(event)

@@ -1,7 +1,7 @@
 """What people see: results on standard output, all else on standard error, colour only on a terminal.
 
-Texts from models, hosts and files are shown as they are: nothing in them is taken for markup, and what would
-steer a terminal is made visible.
+Text from models, hosts and files is printed as it is. Rich reads no markup and no emoji codes in it, and
+control characters are printed as escapes: `_console` and `write` do this for every command.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import Unavailable
+from tipbench.text import visible, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rich.console import Console
-
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+    from rich.text import Text
 
 
 @cache
@@ -38,31 +39,48 @@ def err() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
+    return screen_class()(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+@cache
+def screen_class() -> type[Console]:
+    """Return the class of every console. Rich is slow to import, so the class is made on first use."""
     from rich.console import Console
+    from rich.segment import Segment
 
     class Screen(Console):
         def on_broken_pipe(self) -> None:
-            """Rich would end the process, and with it the work: whoever prints decides what it means."""
+            """Raise to the caller. Rich would end the process, and with it the work."""
             raise BrokenPipeError
 
-    return Screen(stderr=stderr, highlight=False)
+        def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - Rich's own options
+            return super().render_str(visible(text), **options)
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            """Escape text that came as a Rich object. Rich's own control codes are marked, and pass."""
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else visible(text), style, control)
+
+    return Screen
 
 
 def say(text: str, *, style: str | None = None) -> None:
     """A line of results, however long."""
     with written():
-        out().print(visible(with_program(text)), markup=False, soft_wrap=True, style=style)
+        out().print(with_program(text), soft_wrap=True, style=style)
 
 
 def tell(text: str) -> None:
     """A line beside the results; where nobody can be told, the work goes on."""
     with suppress(OSError):
-        err().print(visible(with_program(text)), markup=False, soft_wrap=True)
+        err().print(with_program(text), soft_wrap=True)
 
 
 def heading(text: str) -> None:
     with written():
-        out().rule(_plain(text), style="dim")
+        out().rule(plain_text(text), style="dim")
 
 
 @contextmanager
@@ -79,12 +97,13 @@ def written() -> Iterator[None]:
             raise Unavailable(f"standard output cannot be written ({error.strerror})") from None
 
 
-def visible(text: str) -> str:
-    """The text with control characters written out, so that a reply cannot clear the screen."""
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+def write(text: str) -> None:
+    """Print a text on standard output without colour and without wrapping."""
+    with written():
+        print(visible(text), end="" if text.endswith("\n") else "\n")  # noqa: T201
 
 
-def _plain(text: str) -> Any:  # noqa: ANN401 - Rich's Text, which is slow to import
+def plain_text(text: str) -> Text:
     from rich.text import Text
 
     return Text(visible(text))
@@ -93,9 +112,8 @@ def _plain(text: str) -> Any:  # noqa: ANN401 - Rich's Text, which is slow to im
 def print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
     """A table on a terminal; elsewhere one line a row with tabs between, nothing cut off."""
     if not out().is_terminal:
-        with written():
-            for row in [titles, *rows]:
-                print("\t".join(visible(cell).replace("\t", " ").replace("\n", " ") for cell in row))  # noqa: T201
+        flat = str.maketrans("\t\n", "  ")
+        write("\n".join("\t".join(cell.translate(flat) for cell in row) for row in [titles, *rows]))
         return
     from rich.table import Table
 
@@ -103,7 +121,7 @@ def print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: I
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_plain(cell) for cell in row))
+        table.add_row(*(plain_text(cell) for cell in row))
     with written():
         out().print(table)
 
@@ -134,7 +152,10 @@ def with_program(text: str) -> str:
     return _COMMAND.sub(lambda _found: shlex.join(_program()), text)
 
 
-def print_json(value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
-    """One object on standard output, as is: no colour, no wrapping."""
-    with written():
-        print(json.dumps(value, ensure_ascii=False, indent=2))  # noqa: T201
+def print_json(value: Any) -> None:  # noqa: ANN401 - any value that JSON has
+    """Print a value as JSON on standard output, without colour and without wrapping."""
+    write(json_text(value))
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401 - as above
+    return visible_json(json.dumps(value, ensure_ascii=False, indent=2))

@@ -11,7 +11,7 @@ import typer
 
 from tipbench.cli.bench import AsJson
 from tipbench.cli.options import settings_options
-from tipbench.cli.progress import events_file
+from tipbench.cli.progress import events_file, plain_bars
 from tipbench.cli.screen import count, err, print_json, print_rows, say, tell
 from tipbench.errors import CheckFailed
 from tipbench.settings import Settings
@@ -211,9 +211,7 @@ def _following(events: str | None) -> Iterator[Emit]:
 @contextmanager
 def _bars() -> Iterator[Emit]:
     """A bar for each policy."""
-    from rich.progress import Progress
-
-    with Progress(console=err(), transient=True) as progress:
+    with plain_bars() as progress:
         tasks = {}
 
         def show(event: Event) -> None:

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tipbench.engine.lock import is_loopback
+from tipbench.text import without_login
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 UNRECORDED = "unknown host"
 _PORTS = {"http": 80, "https": 443}
-
-
-def without_login(url: str) -> str:
-    """The address as messages show it and records keep it: without user and password."""
-    scheme, mark, rest = url.partition("://")
-    head, slash, tail = rest.partition("/")
-    return f"{scheme}{mark}{head.rpartition('@')[2]}{slash}{tail}"
 
 
 def login_of(url: str) -> tuple[str, str] | None:

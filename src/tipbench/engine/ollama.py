@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tipbench.engine.address import is_here, login_of, without_login
+from tipbench.engine.address import is_here, login_of
 from tipbench.engine.lock import is_loopback
 from tipbench.engine.machine import Machine, this_machine
 from tipbench.errors import EngineFailure, EngineUnreachable
 from tipbench.records import ChatRequest, Completion, Cut, EngineKind, Host, Model, Resident
+from tipbench.text import hide_logins, without_login
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -201,8 +202,10 @@ async def connect(
         raise EngineUnreachable(
             f"what answers at {shown} does not come to an end within {greeting_s:g} s; check --ollama-url"
         ) from None
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        reason = str(error) or type(error).__name__
+    except httpx.InvalidURL:  # its text may repeat a part of the login
+        raise EngineUnreachable(f"{shown} is not an address that can be called; check --ollama-url") from None
+    except (httpx.HTTPError, OSError) as error:
+        reason = hide_logins(str(error), of=url) or type(error).__name__
         raise EngineUnreachable(f"no Ollama answers at {shown} ({reason}); {how_to_start(url)}") from None
     except (ValueError, KeyError, TypeError):
         raise EngineUnreachable(f"what answers at {shown} is not Ollama; check --ollama-url") from None

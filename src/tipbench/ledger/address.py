@@ -9,6 +9,7 @@ from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from tipbench.errors import BadInput
+from tipbench.text import without_login
 
 Kind = Literal["embedded", "sqlite", "database", "server"]
 
@@ -44,7 +45,8 @@ def parse_address(uri: str, *, home: Path) -> Address:
         return _sqlite(text)
     if re.fullmatch(r"postgresql(\+\w+)?", scheme):
         return Address(kind="database", uri=text, public=_without_credentials(text))
-    raise BadInput(f"{_shown(text)!r} is not a ledger that tipbench can use: {_ADVICE}{_guess(text)}")
+    shown = without_login(text, is_wrong=True)
+    raise BadInput(f"{shown!r} is not a ledger that tipbench can use: {_ADVICE}{_guess(shown)}")
 
 
 def public_uri(uri: str, *, home: Path) -> str:
@@ -80,14 +82,19 @@ def _server_uri(text: str) -> str:
     except ValueError:
         port_ok = False
     if not port_ok or not parts.hostname or parts.query or any(c.isspace() for c in text):
-        raise BadInput(f"{_shown(text)!r} is not the address of an MLflow server: {_ADVICE}")
+        shown = repr(without_login(text, is_wrong=True)) + (" with a query (?…)" if "?" in text else "")
+        raise BadInput(f"{shown} is not the address of an MLflow server: {_ADVICE}")
     return urlunsplit((parts.scheme.lower(), parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
 def _without_credentials(uri: str) -> str:
     """Scheme, host, port and path. A database's query may hold a password too, so it goes as well."""
-    parts = urlsplit(uri)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2].lower(), parts.path, "", ""))
+    try:
+        parts = urlsplit(without_login(uri))
+    except ValueError:
+        shown = without_login(uri, is_wrong=True)
+        raise BadInput(f"{shown!r} is not the address of a database (postgresql://host/name)") from None
+    return urlunsplit((parts.scheme, parts.netloc.lower(), parts.path, "", ""))
 
 
 def _sqlite(text: str) -> Address:
@@ -99,12 +106,6 @@ def _sqlite(text: str) -> Address:
     _see_that_it_can_be_named(path, "name another file")
     uri = f"sqlite:///{path}"
     return Address(kind="sqlite", uri=uri, public=uri, path=path)
-
-
-def _shown(text: str) -> str:
-    """What was written, fit for a message: anything before an @ could be a password."""
-    scheme, mark, rest = text.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _guess(text: str) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from tipbench.private import make_folder, opener
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,7 +21,7 @@ def write(uri: str, texts: Mapping[str, str], *, moved_to: Path) -> bool:
     """Write the texts, on disk for good when this returns; False where the folder cannot be written."""
     try:
         folder = _places(uri, moved_to)[0]
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for name, text in texts.items():
             _write(folder / name, text)
     except OSError:
@@ -49,7 +51,7 @@ def _folder(uri: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    with path.open("wb") as file:
+    with open(path, "wb", opener=opener) as file:
         file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tipbench.ledger.codec import batches_from_json, runs_from_json, to_json
+from tipbench.private import make_file, narrow_database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +116,8 @@ class Cache:
         return row
 
     def _opened(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_file(self._path)
+        narrow_database(self._path)
         db = sqlite3.connect(self._path, timeout=1)
         # after a power cut a lost or broken cache is read anew: no need to wait for the disk
         db.execute("PRAGMA synchronous = OFF")

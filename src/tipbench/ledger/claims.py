@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tipbench.errors import LedgerUnreachable
 from tipbench.ledger import shape
 from tipbench.ledger.chunks import sha256
+from tipbench.private import make_folder, opener
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -57,8 +58,8 @@ def _word_in(home: Path) -> str:
     path = home / "writer-id"
     word = uuid.uuid4().hex
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError), path.open("x") as file:
+        make_folder(home)
+        with suppress(FileExistsError), open(path, "x", opener=opener) as file:
             file.write(word)
         return path.read_text(errors="replace")
     except OSError:

@@ -6,6 +6,7 @@ asking, and leave half a schema behind when it is killed while making one.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from functools import cache
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger.faults import other_version
 from tipbench.ledger.locks import file_lock
+from tipbench.private import make_file, narrow_database
+from tipbench.text import hide_logins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +32,8 @@ def ready_database(address: Address, *, migrations: Path, create: Callable[[str]
     if address.path is None:
         found = _server_version(address)
     else:
+        if address.kind == "embedded":
+            narrow_database(address.path)
         found = _file_version(address.path)
         if found is None:
             _make(address.path, create)
@@ -95,6 +100,7 @@ def _make_alone(path: Path, create: Callable[[str], None]) -> None:
     fresh = path.with_name(f".{path.name}.new")
     for leftover in path.parent.glob(f"{fresh.name}*"):
         leftover.unlink()
+    make_file(fresh)
     create(f"sqlite:///{fresh}")
     with closing(sqlite3.connect(fresh)) as db:
         # readers and the writer do not wait for each other, and a commit is one write to disk
@@ -124,7 +130,9 @@ def _server_version(address: Address) -> str | None:
             f"{address.public} is not the address of a database (postgresql://host/name)"
         ) from None
     except sa.exc.SQLAlchemyError as error:
-        reason = str(error.__cause__ or error).strip().splitlines()[0]
+        first = str(error.__cause__ or error).strip().splitlines()[0]
+        # A driver takes a password with an @ in it for the beginning of the host's name.
+        reason = re.sub(r"[^\s\"']*@", "", hide_logins(first, of=address.uri))
         raise LedgerUnreachable(
             f"the database {address.public} cannot be reached ({reason}); start it, or correct the address"
         ) from None

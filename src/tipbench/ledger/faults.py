@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, LedgerUnreachable, NotFound
 from tipbench.settings import is_unknown_host
+from tipbench.text import hide_logins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ _BUSY = re.compile(
 )
 _SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 _SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+), but expected (\w+)\)")
-_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 _DENIED = {"UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED"}
 _REFUSED = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST"}
 
@@ -140,7 +140,7 @@ def _foreign(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what MLflow said, short and without credentials."""
+    """Return the first line of MLflow's message, short and without the login of an address."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     body = re.search(r"Response body: '(.+)'", line)
-    return _CREDENTIALS.sub("//", body[1] if body else line)[:200]
+    return hide_logins(body[1] if body else line)[:200]

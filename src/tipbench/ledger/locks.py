@@ -8,6 +8,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tipbench.private import make_folder, opener
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -28,8 +30,8 @@ def file_lock(path: Path, *, patience_s: float) -> Iterator[bool]:
 @contextmanager
 def held_file(path: Path, *, patience_s: float) -> Iterator[int | None]:
     """As `file_lock`, with the open file: a process that is handed it holds the lock when the block ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    make_folder(path.parent)
+    handle = opener(str(path), os.O_RDWR | os.O_CREAT)
     try:
         yield handle if _taken(handle, deadline=time.monotonic() + patience_s) else None
     finally:

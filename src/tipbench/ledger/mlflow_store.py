@@ -21,6 +21,7 @@ from tipbench.ledger.chunks import portions
 from tipbench.ledger.database import ready_database
 from tipbench.ledger.faults import code_of, fault, is_transient, not_mlflow
 from tipbench.ledger.shape import KEY, KIND, PENDING, Row, mark_numbers
+from tipbench.private import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -238,6 +239,7 @@ class Store:
     def _create_schema(self, uri: str) -> None:
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
+        make_folder(self._artifacts)  # MLflow would make it for everybody
         store = SqlAlchemyStore(uri, str(self._artifacts))  # type: ignore[no-untyped-call]
         store.engine.dispose()
 

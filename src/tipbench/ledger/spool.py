@@ -18,6 +18,7 @@ from tipbench.ledger.address import public_uri
 from tipbench.ledger.codec import pin_from_json, result_from_json, to_json
 from tipbench.ledger.locks import file_lock
 from tipbench.ledger.pins import merge_pins, with_rubric_of
+from tipbench.private import make_file, narrow_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -275,6 +276,7 @@ class Spool:
     def _opened(self) -> sqlite3.Connection:
         if not self.path.exists():
             self._make()
+        narrow_database(self.path)
         db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA fullfsync = ON")  # macOS: past the drive's own cache
@@ -289,6 +291,7 @@ class Spool:
             fresh = self.path.with_name(f".{self.path.name}.new")
             for leftover in self.path.parent.glob(f"{fresh.name}*"):
                 leftover.unlink()
+            make_file(fresh)
             with closing(sqlite3.connect(fresh)) as db:
                 db.executescript(_SCHEMA)
             fresh.replace(self.path)

@@ -16,6 +16,7 @@ from tipbench.errors import BadInput, Unavailable
 from tipbench.sim.draws import request_id
 from tipbench.sim.scenery import candidate
 from tipbench.sim.trace import Trace
+from tipbench.text import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -166,7 +167,9 @@ class HttpService:
     @contextmanager
     def at(cls, url: str, *, token: str = "") -> Iterator[HttpService]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        wrong = BadInput(f"--url: {url!r} is not an address such as http://127.0.0.1:8801")
+        wrong = BadInput(
+            f"--url: {without_login(url, is_wrong=True)!r} is not an address such as http://127.0.0.1:8801"
+        )
         if not url.startswith(("http://", "https://")):
             raise wrong
         try:

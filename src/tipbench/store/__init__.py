@@ -16,7 +16,7 @@ from tipbench.store.drafts import DraftItem, Drafts
 from tipbench.store.jobs import Job, Jobs, Kind, State, new_job_id
 from tipbench.store.seen import Seen
 from tipbench.store.signing_keys import Secrets
-from tipbench.store.tokens import KINDS, ROLES, PersonKind, Role, Token, Tokens, token_name
+from tipbench.store.tokens import KINDS, ROLES, PersonKind, Role, Token, Tokens, name_key, token_name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -40,6 +40,7 @@ __all__ = [
     "State",
     "Store",
     "Token",
+    "name_key",
     "new_job_id",
     "token_name",
 ]

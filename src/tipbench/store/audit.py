@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.store.database import bounded, record, storable
 from tipbench.store.tokens import without_tokens
+from tipbench.text import hide_logins
 
 if TYPE_CHECKING:
     from tipbench.store.database import Database
@@ -29,7 +30,7 @@ class Entry:
 
 
 class Audit:
-    """Tokens that stray into a text are cut down before they are kept."""
+    """Entries hold no token and no login of an address: both are cut before an entry is stored."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -66,5 +67,6 @@ class Audit:
 
 
 def _kept(text: str) -> str:
+    text = hide_logins(text)
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return without_tokens(storable(short))

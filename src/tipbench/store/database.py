@@ -14,6 +14,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tipbench.errors import StoreUnusable
+from tipbench.private import make_file, narrow_database
 from tipbench.store.schema import APPLICATION_ID, STEPS, VERSION
 
 if TYPE_CHECKING:
@@ -143,12 +144,8 @@ class Database:
     def _make(self) -> None:
         """See that there is a file, if only an empty one, and that nobody but its owner may read it."""
         with _MAKING:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with suppress(FileExistsError):
-                self.path.touch(mode=0o600, exist_ok=False)
-        for suffix in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError, PermissionError):
-                _narrow(self.path.with_name(self.path.name + suffix))
+            make_file(self.path)
+        narrow_database(self.path)
 
     def _bring_up(self, db: sqlite3.Connection) -> None:
         """Check whose file it is before anything in it is changed, then take the steps that it lacks."""
@@ -188,12 +185,6 @@ def _close_all(connections: list[sqlite3.Connection]) -> None:
 
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
     return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
-
-
-def _narrow(path: Path) -> None:
-    mode = path.stat().st_mode
-    if path.is_file() and mode & 0o077:
-        path.chmod(mode & 0o700)
 
 
 def record(kind: type[Record], row: Row) -> Record:

@@ -30,6 +30,14 @@ _SHOWN = 6
 _TOUCH_EVERY_MS = 60_000
 # Counted as letters or symbols by Unicode, but nothing is to be seen of them.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# The first word of a letter's Unicode name is its script, but for these. Letters of no script are free.
+_EAST_ASIAN = "Chinese, Japanese and Korean"
+_SCRIPTS = {
+    **dict.fromkeys(("CJK", "HANGUL", "HENTAIGANA", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"), _EAST_ASIAN),
+    **dict.fromkeys(("MASU", "VERTICAL"), _EAST_ASIAN),
+    **dict.fromkeys(("ROMAN", "TURNED"), "Latin"),
+    **dict.fromkeys(("CARON", "MODIFIER"), None),
+}
 _TOKEN = re.compile(rf"\b(tb_(?:{'|'.join(ROLES)})_[\w-]{{{_SHOWN}}})[\w-]{{14,}}", re.ASCII)
 
 
@@ -51,19 +59,30 @@ class Token:
 
 
 class Tokens:
-    """Names are unique among the tokens that are not revoked."""
+    """No two live tokens have the same name, nor names that differ only in case or in width.
+
+    Names that earlier versions accepted stay as they are, and each of them can be revoked.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, name: str, role: Role, *, now_ms: int, kind: PersonKind = "human") -> str:
-        """A new token in plain text, which nobody can read again. BadSetting where the name is taken."""
+        """Make a token and return its plain text, which is stored nowhere.
+
+        BadSetting if a live token has the same name, or a name that `name_key` does not tell from it.
+        """
         name = token_name(name)
         _check_kind(role, kind)
         plain = f"tb_{role}_{secrets.token_urlsafe(32)}"
         with self._database.writing() as db:
-            if db.execute("SELECT 1 FROM token WHERE name = ? AND revoked_ms IS NULL", (name,)).fetchone():
-                raise BadSetting("name", f"there is a token named {name!r}; revoke it, or take another name")
+            taken = _live_like(db, name)
+            if taken:
+                alike = "" if name in taken else f", and {name!r} counts as the same name"
+                raise BadSetting(
+                    "name",
+                    f"there is a token named {taken[0]!r}{alike}; revoke it, or take another name",
+                )
             db.execute(
                 "INSERT INTO token (name, role, prefix, hash, created_ms, kind) VALUES (?, ?, ?, ?, ?, ?)",
                 (name, role, _prefix(plain), _hash(plain), now_ms, kind),
@@ -126,14 +145,20 @@ class Tokens:
 
 
 def _live(db: sqlite3.Connection, name: str) -> Row:
-    # A name that no database takes is nobody's.
-    asked = name.encode("utf-8", "replace").decode()
+    asked = name.encode("utf-8", "replace").decode()  # a database refuses text that is not UTF-8
     row: Row | None = db.execute(
         "SELECT * FROM token WHERE name = ? AND revoked_ms IS NULL", (asked,)
     ).fetchone()
     if row is None:
-        raise NotFound(f"there is no token named {name!r}; see `tipbench token list`")
+        alike = "".join(f" Did you mean {one!r}?" for one in _live_like(db, name)[:1])
+        raise NotFound(f"there is no token named {name!r}; see `tipbench token list`.{alike}".rstrip("."))
     return row
+
+
+def _live_like(db: sqlite3.Connection, name: str) -> list[str]:
+    """The names of live tokens that count as the same name as this one."""
+    rows = db.execute("SELECT name FROM token WHERE revoked_ms IS NULL ORDER BY token_id").fetchall()
+    return [row["name"] for row in rows if name_key(row["name"]) == name_key(name)]
 
 
 def _check_kind(role: Role, kind: PersonKind) -> None:
@@ -146,18 +171,49 @@ def _check_kind(role: Role, kind: PersonKind) -> None:
 
 
 def token_name(given: str) -> str:
-    """The name as it is kept; BadSetting where it is empty, too long or not to be seen."""
+    """Return the name as it is stored. BadSetting where no token may have it."""
     name = unicodedata.normalize("NFC", given).strip()
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise BadSetting("name", f"a name has 1 to {_LONGEST_NAME} characters, not {len(name)}")
     if name in {".", ".."}:
         raise BadSetting("name", f"{name!r} cannot stand in an address; take another name")
     unseen = next((char for char in name if not char.isprintable() or char in _BLANK), None)
+    if unseen is None and not name_key(name):
+        unseen = name[0]
     if unseen is not None:
         raise BadSetting("name", f"the character {unseen!a} cannot be seen; leave it out")
     if _TOKEN.search(name):
         raise BadSetting("name", "this is a token, not a name; revoke it if it was shown to others")
+    _check_script(name)
     return name
+
+
+def name_key(name: str) -> str:
+    """Return a text that is the same for two names which differ only in case, width or spaces."""
+    seen = "".join(char for char in name if "VARIATION SELECTOR" not in unicodedata.name(char, ""))
+    for _ in range(2):  # to fold case may make text that NFKC changes again
+        seen = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
+    return " ".join(seen.split())
+
+
+def _check_script(name: str) -> None:
+    """Refuse letters of two scripts: a Cyrillic А among Latin letters looks like a Latin one."""
+    letters = "".join(char for char in name if unicodedata.category(char).startswith("L"))
+    found: dict[str | None, str] = {}
+    for char in unicodedata.normalize("NFKC", letters):
+        found.setdefault(_script(char), char)
+    found.pop(None, None)
+    if len(found) > 1:
+        each = " and ".join(f"{script} ({char!r})" for script, char in found.items())
+        raise BadSetting("name", f"{name!r} mixes letters of {each}; use the letters of one script")
+
+
+def _script(char: str) -> str | None:
+    """Return the script of a letter. None for a character of no script, such as ʻ or a combining mark."""
+    if not unicodedata.category(char).startswith("L"):
+        return None
+    word = re.split(r"[ -]", unicodedata.name(char, ""), maxsplit=1)[0]
+    return _SCRIPTS.get(word, word.title())
 
 
 def without_tokens(text: str) -> str:

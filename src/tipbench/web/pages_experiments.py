@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from tipbench.compare import figures
+from tipbench.text import without_login
 from tipbench.web.guard import need
 from tipbench.web.pages_jobs import at_work
 from tipbench.web.paging import paged
 from tipbench.web.render import address, ago, page, part
 from tipbench.workflows.access import Principal
 from tipbench.workflows.browse import experiments
-from tipbench.workflows.job_command import without_login
 from tipbench.workflows.service_state import Service, now_ms
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def the_experiments(request: Request, number: int = 1, _who: Principal = need("a
         "experiments.html.j2",
         rows=[experiment_row(one, now) for one in paging.shown],
         paging=paging,
-        ledger=settings.mlflow_url or "the embedded store",
+        ledger=without_login(settings.mlflow_url) or "the embedded store",
         running=at_work(service),
         airflow=_airflow(service),
     )

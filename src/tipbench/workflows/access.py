@@ -120,12 +120,13 @@ class Access:
         return _principal(self._tokens.get(token_id, now_ms=now_ms), via="cookie", ip=ip, session=session)
 
     def log_in(self, plain: str, *, address: str, now_ms: int) -> tuple[Principal, str]:
-        """Trade a token for a cookie. Too many failures from one address, or from all, close the door a
-        while.
+        """Trade a token for a cookie. NotAllowed for a wrong token, or for a token of the role service.
+
+        A right token is accepted however many logins failed before: a token is too long to be guessed.
         """
-        # One after the other: of many that come at once, no more are let through than of those that do not.
-        with self._door:
-            found = self._verified(plain, address=address, now_ms=now_ms)
+        found = _principal(self._tokens.verify(plain.strip(), now_ms=now_ms), via="cookie", ip=address)
+        if found is None:
+            raise self._refusal(address, now_ms=now_ms)
         if found.role == "service":
             raise NotAllowed(
                 "a service token is for programs; log in with an admin's or a judge's", status=403
@@ -138,18 +139,19 @@ class Access:
         if who.session:
             self._ended.first_time(_word(who.session), now_ms, keep_ms=SESSION_MS)
 
-    def _verified(self, plain: str, *, address: str, now_ms: int) -> Principal:
+    def _refusal(self, address: str, *, now_ms: int) -> NotAllowed:
+        """Count a failed login, and return the error for it. At the limit, the login is not counted."""
         since = now_ms - _WINDOW_MS
-        failed = self._attempts.count(since_ms=since, address=address)
-        if failed >= _MOST_BY_ADDRESS or self._attempts.count(since_ms=since) >= _MOST_OVERALL:
-            raise NotAllowed(
-                "too many failed logins; wait a minute and try again", status=429, retry_after_s=60
-            )
-        found = _principal(self._tokens.verify(plain.strip(), now_ms=now_ms), via="cookie", ip=address)
-        if found is None:
+        with self._door:  # of many failed logins at the same time, no more than the limit are counted
+            failed = self._attempts.count(since_ms=since, address=address)
+            if failed >= _MOST_BY_ADDRESS or self._attempts.count(since_ms=since) >= _MOST_OVERALL:
+                return NotAllowed(
+                    "this token is wrong, and too many logins have failed; wait a minute, then try again",
+                    status=429,
+                    retry_after_s=60,
+                )
             self._attempts.add(address, now_ms=now_ms)
-            raise NotAllowed("that token is not known, or was revoked", status=401)
-        return found
+        return NotAllowed("that token is not known, or was revoked", status=401)
 
     def _sealed(self, session: Mapping[str, int | str]) -> str:
         body = base64.urlsafe_b64encode(json.dumps(session).encode()).decode()

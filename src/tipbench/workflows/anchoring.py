@@ -20,6 +20,7 @@ from tipbench.judge.filled_file import check_file
 from tipbench.judge.judge_file import file_text
 from tipbench.judge.scoring import slot_texts
 from tipbench.judge.verdicts import latest
+from tipbench.private import make_folder
 from tipbench.records import Batch, Item, Judge, content_hash
 from tipbench.settings import Settings, home
 from tipbench.suite import (
@@ -73,7 +74,7 @@ def _keep(suite: Suite, more: Sequence[Anchor]) -> Path:
     path = bank_path(suite)
     text = write_anchor_bank(merge_banks(_own_bank(suite), more), rubric=suite.rubric)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_whole(path, text)
     except OSError as error:
         raise Unavailable(f"{path} cannot be written ({error.strerror}); nothing was added") from None

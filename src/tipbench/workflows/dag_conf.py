@@ -12,7 +12,7 @@ from tipbench.engine.lock import host_name
 from tipbench.errors import BadSetting
 from tipbench.settings import RUN_SETTINGS, Settings, default_of, table
 from tipbench.suite import SHIPPED
-from tipbench.workflows.job_command import without_login
+from tipbench.text import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def hosts_of(hosts: object) -> list[str]:
     """The addresses in a list or a text with commas, in full, each host once however it is written."""
     parts = hosts.split(",") if isinstance(hosts, str) else [] if hosts is None else hosts
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
-        raise BadSetting("hosts", f"{hosts!r} is not a list of addresses such as http://localhost:11434")
+        raise BadSetting("hosts", "this is not a list of addresses such as http://localhost:11434")
     found: dict[str, str] = {}
     for part in parts:
         if part.strip():

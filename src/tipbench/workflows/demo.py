@@ -10,6 +10,7 @@ from tipbench.compare.html import report_html
 from tipbench.engine.embedded import SMOLLM2, pull_weights
 from tipbench.errors import NotFound
 from tipbench.judge.proxy import NAME as PROXY
+from tipbench.private import make_folder
 from tipbench.settings import Settings, home
 from tipbench.workflows.auto_judging import judge_automatically
 from tipbench.workflows.browse import runs_in
@@ -65,7 +66,7 @@ def demo(*, emit: Emit) -> Demo:
     report = compare(settings, ground=PROXY, insist=True)
     report = replace(report, first=(DO_NOT_SHIP, *report.first[1:]))
     page = home() / "reports" / f"{EXPERIMENT}.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(page.parent)
     write_whole(page, report_html(report))
     found = runs_in(settings)
     well_formed = max(found, key=lambda run: (run.metrics.get("format_ok", 0), len(run.candidates)))

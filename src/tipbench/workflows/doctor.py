@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
 import sys
 import threading
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from tipbench.compare.figures import count
-from tipbench.engine.address import without_login
 from tipbench.engine.embedded import find_weights
 from tipbench.engine.memory import free_bytes, readable
 from tipbench.engine.ollama import connect, full_name, how_to_start
 from tipbench.errors import EngineFailure, TipbenchError
 from tipbench.ledger import public_uri
+from tipbench.private import is_open_to_others, make_folder, narrow_home
 from tipbench.settings import home
+from tipbench.text import without_login
 from tipbench.workflows.hosts import in_time
 from tipbench.workflows.recording import the_ledger, the_spool
 
@@ -107,19 +109,25 @@ def _python() -> Finding:
 def _home() -> Finding:
     folder = home()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
+        narrow_home(folder)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
         free = shutil.disk_usage(folder).free
+        is_shared = is_open_to_others(folder)
     except OSError as error:
         fix = "export TIPBENCH_HOME=a folder that can be written"
         return Finding(name="home", state="bad", detail=f"{folder}: {error.strerror}", fix=fix)
     detail = f"{folder}, {readable(free)} of disk free"
-    if free > _LOW_DISK:
-        return Finding(name="home", state="ok", detail=detail)
-    fix = f"free some of the disk, or export TIPBENCH_HOME=a folder on another; now it is {folder}"
-    return Finding(name="home", state="warn", detail=detail, fix=fix)
+    if free <= _LOW_DISK:
+        fix = f"free some of the disk, or export TIPBENCH_HOME=a folder on another; now it is {folder}"
+        return Finding(name="home", state="warn", detail=detail, fix=fix)
+    if is_shared:
+        detail += "; other users of this machine may look into it"
+        fix = shlex.join(["chmod", "700", str(folder)])
+        return Finding(name="home", state="warn", detail=detail, fix=fix)
+    return Finding(name="home", state="ok", detail=detail)
 
 
 def _memory() -> Finding:

@@ -8,12 +8,12 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tipbench.engine.address import without_login
 from tipbench.engine.embedded import known_models, parse_gguf_option, start_engine
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import BadSetting, EngineFailure, EngineUnreachable, ModelRefused
 from tipbench.suite.problems import did_you_mean
+from tipbench.text import without_login
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence

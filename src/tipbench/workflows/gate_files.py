@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import BadInput, NotFound, StateUnusable
+from tipbench.private import make_folder, opener
 from tipbench.records import content_hash
 from tipbench.settings import home
 from tipbench.workflows.whole_files import write_whole
@@ -59,7 +60,8 @@ def keep(record: dict[str, Any], folder: Path) -> str:
     gate_id = content_hash(record)[:16]
     _made(folder)
     try:
-        write_whole(folder / f"{gate_id}.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+        text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
+        write_whole(folder / f"{gate_id}.json", text)
         _settled(folder)
     except OSError as error:
         raise StateUnusable(f"the gate cannot be kept in {folder} ({error.strerror})") from None
@@ -98,7 +100,7 @@ def newest(folder: Path, *, limit: int) -> list[str]:
 def _claimed(path: Path, plan: dict[str, Any]) -> bool:
     """Whether the file was made by us, whole and on disk; False where it is somebody else's already."""
     try:
-        place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        place = opener(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
         return False
     except OSError as error:
@@ -113,7 +115,7 @@ def _claimed(path: Path, plan: dict[str, Any]) -> bool:
 
 def _made(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise StateUnusable(f"{folder} cannot be made ({error.strerror})") from None
 

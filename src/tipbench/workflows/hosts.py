@@ -6,13 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tipbench.engine.address import without_login
 from tipbench.engine.embedded.gguf_header import read_header
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import EngineUnreachable, HostBusy
 from tipbench.ledger.locks import is_held
 from tipbench.records import Model
+from tipbench.text import without_login
 from tipbench.workflows.engines import Engine, embedded_models, too_large
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 from tipbench.errors import BadSetting
 from tipbench.settings import RUN_SETTINGS, Settings, default_of, home, table
+from tipbench.text import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -178,15 +178,6 @@ def full_addresses(settings: Settings) -> dict[str, str]:
     """The addresses that are stored without their login, by the setting that they belong to."""
     values = {row.name: getattr(settings, row.name) for row in table()}
     return {row.name: values[row.name] for row in table() if _may_hold_a_secret(row, values[row.name])}
-
-
-def without_login(address: str) -> str:
-    """The address without user, password and query."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _is_told(row: Field[Any], settings: Settings) -> bool:

@@ -26,6 +26,7 @@ import psutil
 
 from tipbench.errors import CheckFailed
 from tipbench.ledger.locks import held_file, is_held
+from tipbench.private import make_folder, opener
 from tipbench.workflows.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class JobFolder:
     @contextmanager
     def claimed(self) -> Iterator[int]:
         """Hold the job's lock, to be handed on to its process; CheckFailed where an earlier one has it."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.path)
         with held_file(self.path / _LOCK, patience_s=_ENDING_S) as lock:
             if lock is None:
                 raise CheckFailed(f"the last process of job {self.path.name} is still ending; try again")
@@ -82,7 +83,7 @@ class JobFolder:
         """
         for name in (_PROCESS, _EXIT, _CANCEL, OUT):
             (self.path / name).unlink(missing_ok=True)
-        with self.events.open("ab+") as file:
+        with open(self.events, "ab+", opener=opener) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 file.write(b"" if file.read(1) == b"\n" else b"\n")
@@ -90,14 +91,14 @@ class JobFolder:
 
     def say(self, line: str) -> None:
         """Add a line to the log."""
-        with self.log.open("a", encoding="utf-8") as file:
+        with open(self.log, "a", encoding="utf-8", opener=opener) as file:
             file.write(f"{line}\n")
 
     def spawn(self, arguments: Sequence[str], *, lock: int, env: Mapping[str, str], cwd: str) -> Started:
         """Start the command. It outlives us; while we live it is waited for, so that no zombie is left."""
         module = "tipbench.workflows.job_process"
         command = [sys.executable, "-m", module, str(self.path), str(lock), "--", *arguments]
-        with self.out.open("wb") as out, self.log.open("ab") as log:
+        with open(self.out, "wb", opener=opener) as out, open(self.log, "ab", opener=opener) as log:
             child = subprocess.Popen(  # noqa: S603 - our own module, by our own interpreter
                 command,
                 stdin=subprocess.DEVNULL,
@@ -167,7 +168,7 @@ class JobFolder:
     def _note_cancel(self, said: Mapping[str, Any]) -> None:
         """Write down what was asked. A full disk, or a folder that is gone, does not keep a job running."""
         with suppress(OSError):
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.path)
             write_whole(self.path / _CANCEL, json.dumps(said))
 
     def insist_later(self, started: Started | None, *, grace_s: float) -> None:
@@ -216,7 +217,8 @@ def main(folder: Path, lock: int, arguments: Sequence[str]) -> None:
     finally:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        write_whole(folder / _EXIT, json.dumps({"code": code, "ended_ms": time.time_ns() // 1_000_000}))
+        ended = json.dumps({"code": code, "ended_ms": time.time_ns() // 1_000_000})
+        write_whole(folder / _EXIT, ended)
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import BadInput, BadSetting, CheckFailed, HostBusy, Unavailable
 from tipbench.ledger.locks import file_lock
+from tipbench.private import make_folder
 from tipbench.settings import Settings, table
 from tipbench.store import Job, new_job_id
+from tipbench.text import without_login
 from tipbench.workflows import job_outcome
 from tipbench.workflows.airflow_address import VARIABLES
 from tipbench.workflows.collect import make_grid
@@ -30,7 +32,6 @@ from tipbench.workflows.job_command import (
     kept_settings,
     restored_settings,
     run_name,
-    without_login,
 )
 from tipbench.workflows.job_events import POLL_S, Tails, read_events, size_of
 from tipbench.workflows.job_process import JobFolder
@@ -324,7 +325,7 @@ class Jobs:
     def _alone(self) -> Iterator[None]:
         """Of several who would start a job, one after the other looks whether the host is free."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self._folder)
             with file_lock(self._folder / "start.lock", patience_s=_PATIENCE_S) as mine:
                 if not mine:
                     raise Unavailable("another job has been starting for half a minute; try again")

@@ -17,12 +17,12 @@ from tipbench.bandit.policies import NAMES
 from tipbench.errors import BadInput, BadSetting
 from tipbench.settings import SHADOW_POLICIES, Settings, home, normal_url, shadow_policies
 from tipbench.store import Store
+from tipbench.text import without_login
 from tipbench.workflows import canary_keeper
 from tipbench.workflows.access import Access, is_local_request, is_loopback_name
 from tipbench.workflows.airflow_address import airflow_url
 from tipbench.workflows.comparing import compare
 from tipbench.workflows.dag_conf import asked_of
-from tipbench.workflows.job_command import without_login
 from tipbench.workflows.jobs import Jobs
 from tipbench.workflows.recording import the_ledger
 from tipbench.workflows.tip_desk import TipDesk
@@ -127,7 +127,7 @@ def on_this_machine(url: str) -> bool:
 
 
 def _not_listed(url: str) -> str:
-    return f"{url} is not on the list of hosts of this service; add it to TIPBENCH_OLLAMA_URLS"
+    return f"{without_login(url)} is not on the list of hosts of this service; add it to TIPBENCH_OLLAMA_URLS"
 
 
 def is_exposed(host: str) -> bool:
@@ -180,6 +180,9 @@ class Service:
         given = {name: value for name, value in (values or {}).items() if value is not None}
         names = ("ollama_url", "mlflow_url", "mlflow_host_header", "engine", "suite")
         usual = {name: getattr(own, name) for name in names}
+        for name in ("ollama_url", "mlflow_url"):
+            if given.get(name) == without_login(usual[name]):  # pages show the address without its login
+                given[name] = usual[name]
         settings = Settings.of({**usual, "gguf": list(own.gguf), **given})
         self._check_ollama(settings.ollama_url)
         self._check_mlflow(settings.mlflow_url)

@@ -17,6 +17,7 @@ from tipbench.bandit.standing import standing
 from tipbench.bandit.suites import use_suite
 from tipbench.errors import BadInput, NotFound
 from tipbench.settings import home
+from tipbench.text import visible, visible_json
 from tipbench.workflows.whole_files import check_free, write_pieces
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def export(*, out: str, form: str, policy: str = "", force: bool = False) -> int
         if path is None:
             if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal's character set is not for data
                 sys.stdout.reconfigure(encoding="utf-8", errors="strict")
-            sys.stdout.writelines(lines(books))
+            clean = visible_json if form == "jsonl" else visible
+            sys.stdout.writelines(map(clean, lines(books)) if sys.stdout.isatty() else lines(books))
             sys.stdout.flush()  # what is counted is written
         else:
             _write(path, lines(books))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import StoreUnusable
+from tipbench.private import make_folder
 from tipbench.records import Sampling, Shipped
 from tipbench.workflows.scenario_kinds import Kind
 from tipbench.workflows.whole_files import write_whole
@@ -71,7 +72,7 @@ def write_filed(folder: Path, filed: Filed) -> None:
     path = folder / FILE
     text = encode_filed(filed)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_whole(path, text + "\n")
         _flush_folder(folder)
     except OSError as error:

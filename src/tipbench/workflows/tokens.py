@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tipbench.settings import home
-from tipbench.store import FILE_NAME, Store, token_name
+from tipbench.store import FILE_NAME, Store, name_key, token_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,8 @@ def create_token(store: Store, *, name: str, role: Role, by: Doer, kind: PersonK
 def create_first_token(store: Store, *, by: Doer) -> str | None:
     """An admin's token in plain text, where there is no admin yet: two services make one between them."""
     with store.together():
-        taken = {token.name for token in store.tokens.list()}
-        name = next(one for one in _first_names() if one not in taken)
+        taken = {name_key(token.name) for token in store.tokens.list()}
+        name = next(one for one in _first_names() if name_key(one) not in taken)
         plain = store.tokens.create_first(name, "admin", now_ms=_now_ms())
         if plain is not None:
             _note(store, by, "token.create", name, "role admin, made on the first start")

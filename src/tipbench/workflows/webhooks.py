@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tipbench.errors import NotFound
+from tipbench.text import hide_logins, without_login
 from tipbench.workflows.access import NotAllowed
 from tipbench.workflows.exporting import Order, batch_file, keep_batch, take_batches
-from tipbench.workflows.job_command import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,6 +142,7 @@ def _deliver(store: Store, hook: Hook, claimed: Delivery, longest_s: float) -> N
     except asyncio.TimeoutError:
         status, problem = None, f"no whole answer within {longest_s:g} seconds"
     now_ms = time.time_ns() // 1_000_000
+    problem = hide_logins(problem, of=hook.url)
     if not problem and status is not None:
         store.deliveries.sent(claimed, status=status, now_ms=now_ms)
         return
@@ -175,7 +176,9 @@ async def _post(hook: Hook, claimed: Delivery) -> tuple[int | None, str]:
             if reply.is_success:
                 return reply.status_code, ""
             return reply.status_code, f"HTTP {reply.status_code}: {await _beginning(reply)}"
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except httpx.InvalidURL:  # its text repeats a part of the address
+        return None, "TIPBENCH_WEBHOOK_URL is not an address that can be called"
+    except httpx.HTTPError as error:
         return None, f"{type(error).__name__}: {error}"
 
 

@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput
+from tipbench.private import is_own, make_folder, opener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,7 +23,10 @@ def check_free(path: Path, *, force: bool) -> None:
     """See that a file can be written there and that none is, unless `force`; a BadInput says what to do."""
     try:
         is_folder, is_there = path.is_dir(), path.exists()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if is_own(path):
+            make_folder(path.parent)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"{path} cannot be made ({error.strerror}); give another --out") from None
     if is_folder:
@@ -69,15 +73,16 @@ def _is_stream(path: Path) -> bool:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The file with this text, or the file as it was: never half of it."""
+    """Write a text into a file, or leave the file as it was: never half of it."""
     write_pieces(path, [text])
 
 
 def write_pieces(path: Path, pieces: Iterable[str]) -> None:
     """As `write_whole`, for a text that is made piece by piece.
 
-    A pipe or a device is written to, and a link stays a link: another file in their place would take them
-    away from everybody.
+    A file of tipbench's own is for its owner alone. Any other file has the mode that the umask gives.
+    A pipe or a device is written to, and a link stays a link: a file in their place would take them away
+    from all other programs.
     """
     if _is_stream(path) or (path.exists() and not path.is_file()):
         with path.open("a", encoding="utf-8", newline="\n") as pipe:
@@ -85,8 +90,9 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
         return
     path = path.resolve()
     spare = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    made_by = opener if is_own(path) else None
     try:
-        with spare.open("w", encoding="utf-8", newline="\n") as file:
+        with open(spare, "w", encoding="utf-8", newline="\n", opener=made_by) as file:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())

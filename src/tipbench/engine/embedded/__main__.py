@@ -10,6 +10,7 @@ import threading
 from tipbench.engine.embedded.server import serve
 from tipbench.engine.embedded.weights import parse_gguf_option
 from tipbench.errors import TipbenchError
+from tipbench.text import visible
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
             ready=_say,
         )
     except TipbenchError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(visible(f"{error}\n"))
         return error.exit_code
     return 0
 

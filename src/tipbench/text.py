@@ -1,0 +1,83 @@
+"""Text from outside, made safe to show: control characters do not act, and addresses hold no login."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+# C0 without tab and newline, DEL, C1, and the characters that change the direction of writing.
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Return the text with control characters as backslash escapes."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+
+
+def visible_json(text: str) -> str:
+    """Return JSON that holds the same values, with control characters as JSON escapes."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_ADDRESS = re.compile(r"""(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]+://[^\s"<>]+""")
+_AROUND = "'`)]}.,;:!?"  # punctuation that follows an address in a sentence
+_PLACE = re.compile(r"(?P<host>\[[^\[\]@]*\]|[^:@\[\]]*)(?P<port>:\d{1,5})?")
+_SHORTEST_SECRET = 4
+
+
+def without_login(address: str, *, is_wrong: bool = False) -> str:
+    """Return the address without user, password, query and fragment.
+
+    Where an address `is_wrong`, everything before its last @ may be a password.
+    """
+    scheme, mark, rest = address.partition("://")
+    if not mark:
+        scheme, rest = "", address
+    login = "".join(rest.rpartition("@")[:2]) if is_wrong else _login_in(rest, has_scheme=bool(mark))
+    return f"{scheme}{mark}{re.split('[?#]', rest[len(login) :])[0]}"
+
+
+def hide_logins(text: str, *, of: str = "") -> str:
+    """Return a message without the logins and queries of the addresses in it.
+
+    `of` is an address with secrets, parts of which the message may repeat outside of an address.
+    """
+    for secret in _secrets_in(of):
+        text = text.replace(secret, "…")
+    return _ADDRESS.sub(_without_login, text) if "://" in text else text
+
+
+def _without_login(found: re.Match[str]) -> str:
+    address = found[0].rstrip(_AROUND)
+    return without_login(address) + found[0][len(address) :]
+
+
+def _login_in(rest: str, *, has_scheme: bool) -> str:
+    """Return what stands before the host, with its @.
+
+    A password may hold /, ? and # although an address must not: then no host and port end before them. An @
+    in the path of a good address is no login's.
+    """
+    head = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
+    login, at, place = head.rpartition("@")
+    found = _PLACE.fullmatch(place)
+    has_place = found is not None and (bool(found["host"]) or not at)
+    is_sure = has_place and (not at or bool(found and found["port"]) or "@" not in rest[len(head) :])
+    if not has_scheme and not rest.startswith(("/", ".", "~")):
+        is_sure = is_sure and bool(at)
+    return login + at if is_sure else "".join(rest.rpartition("@")[:2])
+
+
+def _secrets_in(address: str) -> list[str]:
+    """Return the login of an address, its password, its query and the values there, the longest first.
+
+    The user is a word like any other, so only in quotes.
+    """
+    rest = address.partition("://")[2] or address
+    login = _login_in(rest, has_scheme="://" in address)
+    query = re.split("[?]", rest[len(login) :], maxsplit=1)[1:]
+    user, _, password = login.removesuffix("@").partition(":")
+    values = [pair.rpartition("=")[2] for part in query for pair in part.split("&")]
+    quoted = [f'"{user}"', f"'{user}'"] if user else []
+    found = {one for text in (login, password, *query, *values, *quoted) for one in (text, unquote(text))}
+    return sorted((one for one in found if len(one) >= _SHORTEST_SECRET), key=len, reverse=True)

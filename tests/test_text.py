@@ -1,0 +1,88 @@
+"""Addresses in messages: no user, no password, no query, however an address is written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tipbench.errors import BadSetting, SuiteError, TipbenchError
+from tipbench.text import hide_logins, without_login
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("http://h:1/x", "http://h:1/x"),
+        ("http://u@h", "http://h"),
+        ("http://u:hush@h:1/x", "http://h:1/x"),
+        ("http://u:hu@sh@h", "http://h"),
+        ("http://:hush@h:1", "http://h:1"),
+        ("http://u:hu%40sh@h", "http://h"),
+        ("http://u:hu/sh@h:1/x", "http://h:1/x"),
+        ("http://u:hu?sh@h", "http://h"),
+        ("http://u:hu#sh@h", "http://h"),
+        ("http://u:hu sh@h", "http://h"),
+        ("http://u:hush@/hush@h", "http://h"),
+        ("http://u:hush@[::1]:5/x", "http://[::1]:5/x"),
+        ("http://u:hush@[::1", "http://[::1"),
+        ("http://u:hush@h:port", "http://h:port"),
+        ("http://u:hush@h:99999", "http://h:99999"),
+        ("http://h/hook?token=hush#x", "http://h/hook"),
+        ("http://h?token=hu@sh", "http://h"),
+        ("http://h/@anna", "http://h/@anna"),
+        ("http://u:hush@h:1/a@b", "http://h:1/a@b"),
+        ("u:hush@h:1", "h:1"),
+        ("http:/u:hush@h", "h"),
+        ("h:1", "h:1"),
+        ("postgresql+psycopg://u:hush@h,h2/db?password=hush", "postgresql+psycopg://h,h2/db"),
+        ("sqlite:////folder/a@b.db", "sqlite:////folder/a@b.db"),
+        ("/folder/a@b", "/folder/a@b"),
+        ("", ""),
+    ],
+)
+def test_an_address_is_shown_without_its_secrets(address: str, shown: str) -> None:
+    """A password may hold what ends an address elsewhere; an @ in a path is no login."""
+    assert without_login(address) == shown
+    assert without_login(shown) == shown
+
+
+@given(st.text("abc:/@?#%[]. \\", max_size=20), st.text("abc:/@?#%[]. \\", max_size=20))
+def test_a_wrong_address_shows_nothing_before_its_last_at(before: str, after: str) -> None:
+    """Where an address cannot be read, all that may be a password is left out."""
+    shown = without_login(f"http://{before}hush@{after}", is_wrong=True)
+    assert "hush" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no address at all: a@b", "no address at all: a@b"),
+        ("see 'http://u:hush@h:1/x?y=hush', please", "see 'http://h:1/x', please"),
+        ("(http://a/b?c=hush) is http://h:1.", "(http://a/b) is http://h:1."),
+        ("is it http://u:hush@h?", "is it http://h?"),
+        ('{"a":"http://u:hush@h","who":"x@y"}', '{"a":"http://h","who":"x@y"}'),
+        ("http://u:hush@a and postgresql://v:hush@b/c", "http://a and postgresql://b/c"),
+        ("1http://u:hush@h", "1http://h"),
+    ],
+)
+def test_a_message_repeats_no_login(text: str, shown: str) -> None:
+    """Each address in a text loses its login and its query; everything else stays."""
+    assert hide_logins(text) == shown
+    assert str(TipbenchError(text)) == shown
+    assert BadSetting("url", text).message == shown
+    assert "hush" not in str(SuiteError(__file__, text))  # type: ignore[arg-type]
+
+
+def test_a_driver_repeats_no_part_of_a_login() -> None:
+    """What an exception repeats outside of an address is hidden where the address is known."""
+    url = "postgresql://anna:p%40ssword@h/db?options=hushhush"
+    said = 'FATAL: password authentication failed for user "anna" with p@ssword, p%40ssword and hushhush'
+    assert hide_logins(said, of=url) == "FATAL: password authentication failed for user … with …, … and …"
+    assert hide_logins(said, of="postgresql://h/db") == said
+
+
+def test_a_long_text_is_searched_in_one_pass() -> None:
+    """A reply of megabytes in a message does not hold up the program."""
+    for part in ("a", "http://", "http://)", "a://b@", "'"):
+        hide_logins(f"http://u:p@h {part * 300_000}")
