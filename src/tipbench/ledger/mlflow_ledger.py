@@ -269,6 +269,7 @@ class MlflowLedger:
             failed=counts.failed,
             pending=counts.pending,
             newest_ms=counts.newest_ms,
+            judged=counts.judged,
             url=self._page(found.experiment_id),
         )
 
