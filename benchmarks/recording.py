@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ledger_samples import sample_pin, sample_result
 from tipbench.ledger import open_ledger, shape
+from tipbench.suite import load_suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,8 @@ def main() -> None:
     results = [sample_result(n, tips=TIPS, text=json.dumps(TIPS)) for n in range(cells)]
     with timed("open"):
         ledger = open_ledger("", home=home / "ours")
-        ledger.pin("record", sample_pin(scenarios=[f"s{n}" for n in range(cells)]))
+        rubric = load_suite("tip").rubric.text
+        ledger.pin("record", sample_pin(scenarios=[f"s{n}" for n in range(cells)], rubric=rubric))
     plain = PlainMlflow(home / "plain")
     for start in range(0, cells, BATCH):
         batch = results[start : start + BATCH]

@@ -7,13 +7,17 @@ cleared: what was generated is never generated twice. Conf takes the settings of
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import re
+import secrets
 import socket
 import sys
+import time
 import zlib
+from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -44,6 +48,9 @@ OWN = ("hosts", "wait_for_judge")
 ADDRESSES = {"ollama_url": "OLLAMA_HOST", "mlflow_url": "MLFLOW_TRACKING_URI"}
 WAITS = {False: "off", True: "sensor", None: "off"}
 LOOK_S = 5.0
+# The first task leaves a file of this name in tipbench's home; a later task that finds it has the same home.
+MARKER, MARKER_KEPT_S = "airflow-run-", 90 * 24 * 3600
+OTHER_MACHINE = "this task runs on another machine than the first; set mlflow_url"
 # With the cluster policy each task waits for its host's pool. Without it all wait for each other, and no pool
 # needs to be made.
 IN_TURN: dict[str, Any] = {"pool": SHARED_POOL} if is_installed() else {"max_active_tis_per_dag": 1}
@@ -108,16 +115,66 @@ def with_login(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{login}@{parts.netloc}"))
 
 
-def run_folder() -> Path:
-    """Where this run's files are: in tipbench's home, by a name that any disk takes and no other run has."""
+def home() -> Path:
+    """The home of tipbench on this worker."""
     ended = tipbench("--home")
     finished(ended)
+    return Path(ended.out.strip())
+
+
+def run_folder() -> Path:
+    """The folder of this run's files in tipbench's home. Its name suits any disk, and no other run has it."""
     run_id = get_current_context()["run_id"]
     name = re.sub(r"[^A-Za-z0-9_+-]", "_", run_id)[:100]
     mark = "" if name == run_id else f"-{zlib.crc32(run_id.encode()):08x}"
-    folder = Path(ended.out.strip()) / "airflow" / f"{name}{mark}"
+    folder = home() / "airflow" / f"{name}{mark}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def has_server() -> bool:
+    """Whether the conf or this worker's environment names an MLflow store."""
+    return bool(conf()["mlflow_url"] or os.environ.get(ADDRESSES["mlflow_url"], "").strip())
+
+
+def leave_marker() -> None:
+    """Write a file with a random name into tipbench's home and pass its name on; remove files of old runs.
+
+    With a server no file is needed, and the name is empty.
+    """
+    name = "" if has_server() else f"{MARKER}{secrets.token_hex(16)}"
+    if name:
+        folder = home()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (folder / name).touch(mode=0o600, exist_ok=False)
+            remove_old_markers(folder)
+        except OSError as error:
+            raise AirflowFailException(
+                f"{folder} cannot be written ({error.strerror}); set TIPBENCH_HOME to another folder"
+            ) from None
+        log.info("mlflow_url is not set: the embedded store %s is used", folder / "mlflow.db")
+    get_current_context()["ti"].xcom_push(key="marker", value=name)
+
+
+def remove_old_markers(folder: Path) -> None:
+    for old in folder.glob(f"{MARKER}*"):
+        with suppress(FileNotFoundError):  # another run may do the same
+            if old.stat().st_mtime < time.time() - MARKER_KEPT_S:
+                old.unlink()
+
+
+def check_machine() -> None:
+    """Fail without retries if this task would record in another store than the first task of the run."""
+    name = get_current_context()["ti"].xcom_pull(task_ids="assign", key="marker")
+    if name is None or (has_server() and not name):  # None: the first task was one of an earlier version
+        return
+    folder = home()
+    if has_server():
+        raise AirflowFailException(f"{OTHER_MACHINE} (only this one has {ADDRESSES['mlflow_url']})")
+    if not name or not (folder / name).exists():
+        raise AirflowFailException(f"{OTHER_MACHINE} ({folder} does not hold the first task's file)")
+    log.info("mlflow_url is not set: the embedded store %s is used", folder / "mlflow.db")
 
 
 def check_conf() -> None:
@@ -208,6 +265,7 @@ def shared_out(left: list[str], takers: list[str]) -> list[dict[str, Any]]:
 def assign() -> list[dict[str, str]]:
     """One entry per model; the hosts take turns."""
     check_conf()
+    leave_marker()
     where = [public_url(url) for url in hosts()]
     return [{"model": name, "host": where[index % len(where)]} for index, name in enumerate(named("models"))]
 
@@ -215,10 +273,20 @@ def assign() -> list[dict[str, str]]:
 @task(**IN_TURN, map_index_template="{{ task.op_kwargs['job']['model'] }}")
 def collect(job: dict[str, str]) -> dict[str, Any]:
     """The model's cells that are missing, on its host."""
+    try:
+        check_machine()
+    except AirflowFailException as error:
+        refuse(job, str(error))
+        raise
     ended = generate([job["model"]], job["host"])
     if ended.code == bench_command.BAD_INPUT:
-        get_current_context()["ti"].xcom_push(key="refused", value={**job, "why": ended.sentence})
+        refuse(job, ended.sentence)
     return counts(ended, **job)
+
+
+def refuse(job: dict[str, str], why: str) -> None:
+    """Tell `hand_over` that another host is no remedy."""
+    get_current_context()["ti"].xcom_push(key="refused", value={**job, "why": why})
 
 
 @task(trigger_rule="all_done_min_one_success")
@@ -243,16 +311,34 @@ def collect_elsewhere(job: dict[str, Any]) -> dict[str, Any]:
     """What a host takes over from those that stayed away."""
     if not job["models"]:
         raise AirflowSkipException("nothing to take over")
+    check_machine()
     return counts(generate(job["models"], job["host"]), **job)
 
 
 @task(trigger_rule="none_failed")
 def export_for_judge() -> dict[str, Any]:
-    """Blinded batches of all that nobody has judged; those that are out already are not made twice."""
-    folder = run_folder() / "batches"
-    fixed = ("--all", "--reopen", "--json", f"--out={folder}")
-    written = finished(tipbench("judge", "export", *fixed, *options(only=(*LEDGER, "suite"))))
-    return {"batches": [one["path"] for one in written], "pending": pending()}
+    """One blinded file with all candidates that nobody has judged. Open batches are not made twice."""
+    check_machine()
+    written = export_into(run_folder())
+    path = written[0]["path"] if written else None
+    return {"path": path, "batches": [path] if path else [], "pending": pending()}
+
+
+def export_into(folder: Path) -> list[dict[str, Any]]:
+    """Export into the file of an earlier try, or into a new one where that file lacks candidates.
+
+    The command leaves a file that holds all of them as it is: it may be half judged.
+    """
+    files = sorted(folder.glob("candidates-*.json"))
+    names = (folder / f"candidates-{number:03d}.json" for number in itertools.count(1))
+    new = next(path for path in names if path not in files)
+    for path in (*files[-1:], new):
+        fixed = ("--all", "--reopen", "--json", f"--out={path}")
+        ended = tipbench("judge", "export", *fixed, *options(only=LEDGER))
+        if ended.code != bench_command.BAD_INPUT:
+            break
+    written: list[dict[str, Any]] = finished(ended)
+    return written
 
 
 def pending() -> int:
@@ -274,6 +360,7 @@ def choose() -> str:
 )
 def sensor() -> bool:
     """Wait until nothing is pending."""
+    check_machine()
     ended = tipbench("judge", "status", "--json", *options(only=LEDGER))
     if ended.code == bench_command.UNAVAILABLE:
         return False
@@ -285,6 +372,7 @@ def sensor() -> bool:
 @task(trigger_rule="none_failed")
 def compare() -> dict[str, Any]:
     """The leaderboard as JSON and as a page; where nothing is judged it says so."""
+    check_machine()
     folder = run_folder()
     files = {form: folder / f"leaderboard.{form}" for form in ("json", "html")}
     for form, path in files.items():
@@ -304,7 +392,7 @@ def wait_for_judge() -> Any:  # noqa: ANN401 - Airflow's own
         task_id="approval",
         subject=f"Compare the models of {{{{ params.experiment or '{usual}' }}}} now?",
         body="{% set batches = ti.xcom_pull(task_ids='export_for_judge')['batches'] %}"
-        "{% if batches %}Judge these batches and apply them, then approve; a rejection ends the run.\n\n"
+        "{% if batches %}Judge this file and apply it, then approve; a rejection ends the run.\n\n"
         "{% for path in batches %}- `{{ path }}`\n{% endfor %}"
         "{% else %}Nothing waits for a judge: approve to go on; a rejection ends the run.{% endif %}",
         fail_on_reject=True,

@@ -35,6 +35,8 @@ def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
     if subcommands is None:
         yield name, command
         return
+    if getattr(command, "invoke_without_command", False):
+        yield name, command
     for child, inner in sorted(subcommands.items()):
         yield from _walk(f"{name} {child}", inner)
 
@@ -54,7 +56,7 @@ def _help(param: Any) -> str:  # noqa: ANN401 - as above
 
 def _flags(param: Any) -> str:  # noqa: ANN401 - as above
     if param.param_type_name == "argument":
-        return f"`{param.name.upper()}`"
+        return f"`{(param.metavar or param.name).upper()}`"
     return ", ".join(f"`{flag}`" for flag in param.opts)
 
 

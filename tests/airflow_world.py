@@ -60,7 +60,8 @@ def tiny_models(folder: Path, names: Sequence[str] = DEFAULT_MODELS) -> dict[str
 def judge_batch(path: Path, home: Path) -> None:
     """Fill a batch in as somebody would who knows which items are hidden checks, and apply it."""
     document = json.loads(path.read_text(encoding="utf-8"))
-    items = {item.id: item for item in open_ledger("", home=home).batch(document["batch"]).items}
+    ledger, names = open_ledger("", home=home), document.get("batches") or [document["batch"]]
+    items = {item.id: item for name in names for item in ledger.batch(name).items}
     for entry in document["items"]:
         behind = items[entry["id"]]
         usual = {

@@ -37,7 +37,8 @@ class Api:
     def caller(self, name: str | None, **how: Any) -> TestClient:  # noqa: ANN401 - as TestClient takes
         """A client with this caller's token; with None, without any."""
         headers = {"Authorization": f"Bearer {self.tokens[name]}"} if name else {}
-        return TestClient(self.app, base_url="http://localhost", headers=headers, **how)
+        here = {"base_url": "http://localhost", "client": ("127.0.0.1", 1)}
+        return TestClient(self.app, headers=headers, **{**here, **how})
 
     @property
     def admin(self) -> TestClient:

@@ -85,10 +85,12 @@ def plant(
     seed: int = 0,
     changed: Callable[[CellResult], CellResult | None] = lambda result: result,
     ledger: Ledger | None = None,
+    remembers: bool = True,
 ) -> World:
     """Record an experiment of (model, prompt) combinations with tips worth about `quality` on each scale.
 
-    `changed` may alter a result (cut it off, fail it, leave it out with None).
+    `changed` may alter a result (cut it off, fail it, leave it out with None). An experiment of an earlier
+    version is one that does not remember its suite.
     """
     rng = random.Random(seed)  # noqa: S311 - a world that is the same each time
     prompts = sorted({prompt for _, prompt in quality})
@@ -121,7 +123,8 @@ def plant(
                 if made is not None:
                     results.append(made)
     place = ledger or open_ledger("", home=home())
-    place.pin(experiment, pin_of(grid))
+    pin = pin_of(grid)
+    place.pin(experiment, pin if remembers else replace(pin, places=(), suites={}))
     place.record(experiment, results)
     return World(experiment=experiment, suite=load_suite(suite), worth=worth, suite_name=suite)
 

@@ -38,3 +38,13 @@ def test_pins_hold_hashes_and_no_address() -> None:
         assert "--index" not in text
         for entry in re.split(r"\n(?=\S)", text):
             assert entry.startswith("#") or "--hash=sha256:" in entry, entry[:80]
+
+
+def test_documented_proxy_set_ups_require_a_token() -> None:
+    """Each documented start behind a proxy, or in a container, has --require-token."""
+    pages = [ROOT / "compose.yaml", ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    starts = [line for line in lines if "FORWARDED_ALLOW_IPS=" in line or "expose-to-the-network" in line]
+    shown = [line for line in starts if "serve" in line]
+    assert len(shown) >= 4
+    assert [line for line in shown if "--require-token" not in line] == []

@@ -82,9 +82,19 @@ def told(decision: httpx.Response | str, **changes: Any) -> dict[str, Any]:  # n
     return {"decision_id": decision_id, "reward_id": "r1", "event": "completed", **changes}
 
 
+SERVE = ("-m", "tipbench", "serve", "--port", "0")
+
+
 @contextmanager
 def serving(home: Path, *arguments: str, **env: str) -> Iterator[TipService]:
     """The real command on a free port of this machine, ended with the block."""
+    with running(home, *SERVE, *arguments, **env) as service:
+        yield service
+
+
+@contextmanager
+def running(home: Path, *arguments: str, **env: str) -> Iterator[TipService]:
+    """A service that Python starts with these arguments, ended with the block."""
     home.parent.mkdir(parents=True, exist_ok=True)
     errors = home.parent / f"{home.name}.err"
     with ExitStack() as stack:
@@ -108,7 +118,7 @@ def _started(
     env: dict[str, str],
     complaints: Any,  # noqa: ANN401 - an open file
 ) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tipbench", "serve", "--port", "0", *arguments]
+    command = [sys.executable, *arguments]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=complaints, stdin=subprocess.DEVNULL, text=True,
         env=environment(home, **env),

@@ -83,11 +83,13 @@ class FormulaError(BadInput):
 
 
 class JudgeFileError(BadInput):
-    """A judge's file: a line `file:line: sentence` for each of the first ten (line, sentence) mistakes."""
+    """A judge's file: a line `file:line: sentence` for each of the first `SHOWN` mistakes."""
+
+    SHOWN = 100
 
     def __init__(self, path: Path | str, mistakes: Sequence[tuple[int, str]]) -> None:
-        shown = [f"{path}:{line}: {message}" for line, message in mistakes[:10]]
-        more = [f"and {len(mistakes) - 10} more"] if len(mistakes) > 10 else []
+        shown = [f"{path}:{line}: {message}" for line, message in mistakes[: self.SHOWN]]
+        more = [f"and {len(mistakes) - self.SHOWN} more"] if len(mistakes) > self.SHOWN else []
         super().__init__("\n".join([*shown, *more]))
         self.path = path
         self.mistakes = tuple(mistakes)

@@ -225,10 +225,23 @@ def _share(flags: Sequence[bool]) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SuitePlace:
+    """Where a suite was when its cells were collected, and its hash then.
+
+    `place` is the name of a built-in suite or an absolute folder.
+    """
+
+    place: str
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pin:
     """What an experiment was begun with: ids and the hashes of the texts they stood for.
 
-    `templates` has the prompts' texts on their way to the prompt registry; a pin read back is without them.
+    `places` are the suite's, the newest first; an experiment of an earlier version has none. `templates` has
+    the prompts' texts on their way to the prompt registry, `suites` the texts of whole suites by their
+    SHA-256 on their way to the ledger; a pin read back is without both.
     """
 
     suite_id: str
@@ -238,13 +251,26 @@ class Pin:
     prompts: Mapping[str, str]
     scenarios: Mapping[str, str]
     templates: Mapping[str, str] = field(default_factory=dict, compare=False)
+    places: tuple[SuitePlace, ...] = ()
+    suites: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RubricText:
+    """A rubric as it is stored: its id, its whole text, and the hash of the text."""
+
+    id: str
+    hash: str
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One cell as the ledger holds it, without its long texts (see `RunTexts`).
 
-    `host` is the address of its engine. What was not recorded of where it ran is empty, or None.
+    `rubric_id` and `rubric_hash` name the rubric under which the run's scores count: the one it was generated
+    for, until the experiment is judged under a new one. `host` is the address of its engine. What was not
+    recorded of where it ran is empty, or None.
     """
 
     run_id: str
@@ -286,11 +312,12 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTexts:
-    """A run's long texts: the prompt as sent, the reply as it came, the candidates as JSON."""
+    """A run's long texts: the prompt as sent, the reply as it came, the candidates as JSON, the rubric."""
 
     prompt: str
     raw: str
     candidates: str
+    rubric: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,10 +417,14 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge."""
+    """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge.
+
+    `rubric` is set where the numbers count under another rubric than the one that the run shows.
+    """
 
     metrics: Mapping[str, float]
     judge_pending: bool
+    rubric: RubricText | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -453,6 +484,9 @@ class Ledger(Protocol):
 
     def pinned(self, experiment: str) -> Pin | None:
         """The experiment's pin, None where there is no such experiment."""
+
+    def suite_texts(self, experiment: str) -> list[str]:
+        """The texts of the suites that came with its pins, the newest first (see `suite.stored`)."""
 
     def record(self, experiment: str, results: Sequence[CellResult]) -> None:
         """Record each result once: a key that is there as done stays, one that failed is taken over."""

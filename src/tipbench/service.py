@@ -19,6 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 
 from tipbench import api, web
+from tipbench.api.connections import LimitedProtocol, Limits
 from tipbench.bandit.opening import check_place
 from tipbench.compare.figures import count
 from tipbench.errors import BadInput, Interrupted, TipbenchError, Unavailable
@@ -40,6 +41,10 @@ _LARGEST_LOGIN = 100_000
 _LAST_ANSWERS_S = 3.0
 _NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL)
 _COLLECT_AT = (10_000, 20, 100)
+_OPEN_ROUTES = (
+    "Programs on this machine need no token for /recommend, /score, /reward, /stats, /signals and /reset. "
+    "Behind a proxy, start with --require-token."
+)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "Content-Security-Policy": (
@@ -199,7 +204,9 @@ def _by_browser(request: Request) -> bool:
     return bool(request.cookies.get(COOKIE)) or request.scope["path"] == "/login"
 
 
-def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> None:
+def main(
+    config: ServiceConfig, *, exposed: bool, only_tips: bool = False, limits: Limits | None = None
+) -> None:
     """Serve until stopped. The first start makes an admin token and shows it once."""
     # The addresses that may be reached are on a list; where one of them leads to is not.
     os.environ.setdefault("MLFLOW_ALLOW_HTTP_REDIRECTS", "false")
@@ -217,9 +224,10 @@ def main(config: ServiceConfig, *, exposed: bool, only_tips: bool = False) -> No
             server_header=False,
             timeout_graceful_shutdown=1,
             loop="uvloop",
-            http="httptools",
-            # Else anybody on this machine could say to come from elsewhere, and so log in without end.
-            proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,
+            http=LimitedProtocol.with_limits(limits or Limits()),
+            ws="none",
+            # Without this, any caller on this machine could forge an address for each wrong login.
+            proxy_headers=config.behind_proxy,
         )
         _rarely_collect()
         _Server(server_config, service, address=address, only_tips=only_tips).run(sockets=[listening])
@@ -259,7 +267,8 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             _first_token(self._service, only_tips=self._only_tips)
-            _say(f"tipbench is at {self._address}")
+            open_routes = f"\n{_OPEN_ROUTES}" if self._service.config.serves_without_token else ""
+            _say(f"tipbench is at {self._address}{open_routes}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.jobs.stop_watching()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,11 @@ MODELS = ["qwen2.5:0.5b", "qwen2.5:1.5b"]
 
 @pytest.fixture(scope="module")
 def first_run(airflow: AirflowHome, tiny_hosts: tuple[str, str]) -> DagRun:
-    """The conf on both hosts, where nothing is judged yet."""
+    """The conf on both hosts, where nothing is judged yet. The home has files of a run of last year."""
+    home = Path(airflow.env["TIPBENCH_HOME"])
+    for name, days in (("airflow-run-old", 365), ("airflow-run-recent", 20)):
+        (home / name).touch()
+        os.utime(home / name, (time.time() - days * 24 * 3600,) * 2)
     return airflow.test({**WRITTEN, "hosts": list(tiny_hosts)})
 
 
@@ -94,14 +100,27 @@ def test_what_is_there_is_not_generated_again(second_run: DagRun, tiny_hosts: tu
     assert [(one["planned"], one["skipped"], one["done"]) for one in second_run.collected] == [(6, 4, 2)] * 2
 
 
-def test_batches_come_through_xcom(second_run: DagRun, airflow: AirflowHome) -> None:
-    """`export_for_judge` pushes the paths of the blinded batches in the run's folder, and what is pending."""
+def test_the_judge_file_comes_through_xcom(second_run: DagRun, airflow: AirflowHome) -> None:
+    """`export_for_judge` pushes the path of one blinded file in the run's folder, and what is pending."""
     exported = second_run.xcom("export_for_judge")
-    assert exported["pending"] > 0
-    folder = Path(airflow.env["TIPBENCH_HOME"]) / "airflow"
-    for path in map(Path, exported["batches"]):
-        assert path.is_relative_to(folder)
-        assert json.loads(path.read_text())["items"]
+    path = Path(exported["path"])
+    assert path.is_relative_to(Path(airflow.env["TIPBENCH_HOME"]) / "airflow")
+    assert exported["batches"] == [str(path)]
+    ledger = open_ledger("", home=Path(airflow.env["TIPBENCH_HOME"]))
+    items = json.loads(path.read_text())["items"]
+    real = {item.id for batch in ledger.batches("tip-bench-custom") for item in batch.items if item.candidate}
+    assert len(real & {item["id"] for item in items}) == exported["pending"] > 0
+
+
+def test_the_first_task_leaves_a_file_in_the_home(first_run: DagRun, airflow: AirflowHome) -> None:
+    """Its random name goes through XCom, files of old runs are removed, and the log has the store's path."""
+    home = Path(airflow.env["TIPBENCH_HOME"])
+    name = first_run.xcom("assign", key="marker")
+    assert (home / name).stat().st_mode & 0o777 == 0o600
+    assert len(name) > 32
+    assert not (home / "airflow-run-old").exists()
+    assert (home / "airflow-run-recent").exists()
+    assert f"the embedded store {home / 'mlflow.db'} is used" in first_run.log
 
 
 def test_the_sensor_waits_until_nothing_is_pending(second_run: DagRun) -> None:

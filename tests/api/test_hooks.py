@@ -35,9 +35,9 @@ def now_ms() -> int:
 @pytest.fixture
 def body(api: Api) -> bytes:
     """A batch for whoever takes it, filled in by an agent."""
-    state, batch = next(take_batches(api.world.settings, Order()))
-    keep_batch(state, batch)
-    file: dict[str, Any] = json.loads(batch_file(state, batch, None))
+    taken = take_batches(api.world.settings, Order())
+    keep_batch(taken.state, taken.new[0])
+    file: dict[str, Any] = json.loads(batch_file(taken.state, taken.new[0], judge=None))
     file["judged_by"] = {"id": "robot", "kind": "agent", "model": "some-model"}
     for item in file["items"]:
         item["judge"] |= score(api.world, item)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api, score
+from job_world import wait_until
 from judged_world import plant
 from tipbench.records import Judge, content_hash
 from tipbench.service import create_app
 from tipbench.settings import Settings
 from tipbench.store import Job
 from tipbench.suite import load_suite
+from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judged import read_judged
 from tipbench.workflows.service_state import Service
 from verdict_planting import judge
@@ -228,7 +230,7 @@ def test_an_error_tells_a_judge_no_name(world: World, tmp_path: Path) -> None:
     shutil.copytree(load_suite("tip").path, suite)
     rubric = suite / "rubric.md"
     rubric.write_text(rubric.read_text(encoding="utf-8") + "\nOne more thing.\n", encoding="utf-8")
-    plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0}, n_scenarios=1)
+    plant("qwen-or-gemma", quality={(GOOD, "v1"): 4.0}, n_scenarios=1, remembers=False)
     api = open_api(world, settings=Settings.of({"suite": str(suite)}))
     hidden = next(n["experiment"] for n in api.ann.get("/api/judge").json() if n["experiment"] != EXPERIMENT)
     told = api.ann.get(f"/api/judge/{hidden}/batch")
@@ -238,14 +240,36 @@ def test_an_error_tells_a_judge_no_name(world: World, tmp_path: Path) -> None:
     api.service.close()
 
 
-def test_an_experiment_is_judged_with_the_suite_that_it_was_collected_from(api: Api, tmp_path: Path) -> None:
-    """The folder that the collection was given is found again, whatever the service's own suite is."""
+def own_suite(tmp_path: Path) -> Path:
     folder = tmp_path / "mine"
     shutil.copytree(load_suite("tip").path, folder)
     manifest = folder / "suite.yaml"
     text = manifest.read_text(encoding="utf-8")
     manifest.write_text(re.sub(r"^id: .*", "id: mine", text, flags=re.MULTILINE), encoding="utf-8")
+    return folder
+
+
+def test_an_experiment_is_judged_with_the_suite_that_it_remembers(api: Api, tmp_path: Path) -> None:
+    """Judges and jobs need no folder, whatever the service's own suite is, and no answer holds the path."""
+    folder = own_suite(tmp_path)
     plant("own suite", quality={("a:1b", "v1"): 4.0}, n_scenarios=1, suite=str(folder))
+    shutil.rmtree(folder)
+    taken = api.ann.get("/api/judge/own suite/batch")
+    assert taken.status_code == 200
+    shown = [taken, api.ann.get("/judge/own suite"), api.ann.get("/api/judge")]
+    assert not any(str(tmp_path) in one.text for one in shown)
+    started = api.admin.post("/api/judge/own suite/auto", json={"judge": "proxy"})
+    assert started.status_code == 202, started.text
+    job = started.json()["job_id"]
+    wait_until(lambda: api.service.jobs.get(job).state not in {"queued", "running"})
+    assert api.service.jobs.get(job).state == "done"
+
+
+def test_an_experiment_is_judged_with_the_suite_that_it_was_collected_from(api: Api, tmp_path: Path) -> None:
+    """Of an earlier version's experiment, the folder that the collection's job was given is found again."""
+    folder = own_suite(tmp_path)
+    quality = {("a:1b", "v1"): 4.0}
+    plant("own suite", quality=quality, n_scenarios=1, suite=str(folder), remembers=False)
     assert api.ann.get("/api/judge/own suite/batch").status_code == 422
     api.service.store.jobs.add(
         Job(job_id="j1", kind="collect", title="t", experiment="own suite", folder="", by="x", created_ms=1,
@@ -310,6 +334,45 @@ def filled(api: Api, file: dict[str, Any], judge: str | None = None) -> dict[str
     if judge:
         file["judged_by"] |= {"id": judge, "kind": "human"}
     return file
+
+
+def all_in_one(api: Api, tmp_path: Path, judge: str = "ann") -> dict[str, Any]:
+    """The filled-in file of all batches for a judge."""
+    order = Order(judge=judge, every=True, size=12)
+    export(replace(api.world.settings, experiment=EXPERIMENT), order, out=str(tmp_path / "all.json"))
+    return filled(api, json.loads((tmp_path / "all.json").read_text()))
+
+
+def test_a_file_with_all_batches_is_uploaded(api: Api, tmp_path: Path) -> None:
+    """By its judge alone: one reply for all batches, and an entry in the audit log for each."""
+    file = all_in_one(api, tmp_path)
+    assert len(file["batches"]) > 1
+    assert api.bob.post("/api/judge/apply", json=file).status_code == 404
+    applied = api.ann.post("/api/judge/apply", json=file)
+    assert applied.status_code == 200, applied.text
+    assert applied.json()["batches"] == file["batches"]
+    assert (applied.json()["new"], applied.json()["cells_pending"]) == (len(file["items"]), 0)
+    entries = [one for one in api.admin.get("/api/audit").json() if one["action"] == "judge.apply"]
+    assert {one["target"] for one in entries} == {*file["batches"]}
+
+
+def test_an_upload_rejects_single_batches(api: Api, tmp_path: Path) -> None:
+    """409 names the batch, not the experiment; the other batches are recorded."""
+    file = all_in_one(api, tmp_path)
+    bad = file["batches"][0]
+    anchors = [item.reference for item in api.world.ledger.batch(bad).items if item.role == "anchor"]
+    low = sum(sum(one.values()) for one in anchors) < 9 * len(anchors)
+    for item in file["items"]:
+        if item["batch"] == bad:
+            item["judge"] |= dict.fromkeys(("relevance", "actionability", "tone"), 5 if low else 1)
+    refused = api.ann.post("/api/judge/apply", json=file)
+    message = refused.json()["error"]["message"]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "rejected")
+    assert f"batch {bad} is rejected" in message
+    assert f"the other {len(file['batches']) - 1} of {len(file['batches'])} batches" in message
+    assert EXPERIMENT not in message
+    recorded = {one.batch_id for one in api.world.ledger.batches(EXPERIMENT) if one.applications}
+    assert recorded == {*file["batches"][1:]}
 
 
 def test_a_file_may_come_as_a_form(api: Api) -> None:

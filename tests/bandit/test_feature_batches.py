@@ -99,8 +99,8 @@ def batch_of(asked: list[ScoreRequest], profiles: list[Profile]) -> Decisions:
     return Decisions(
         effort=np.array([[tip_text.effort(c.text or "") for c in one.candidates] for one in asked]),
         overlap=np.array([x[:, 3] for x in singles]),
-        hour=np.array([math.nan if one.context.hour is None else one.context.hour for one in asked]),
-        open_tasks=np.array([len(one.context.open_tasks) for one in asked]),  # type: ignore[arg-type]
+        hour=np.array([math.nan if one.situation.hour is None else one.situation.hour for one in asked]),
+        open_tasks=np.array([len(one.situation.open_tasks) for one in asked]),  # type: ignore[arg-type]
         alike=np.array([[profile.recent.count(kind) for kind in row] for row, profile in pairs]),
         recent=np.array([len(profile.recent) for profile in profiles]),
         suits=formulae.Dial(suits.cos[places], suits.sin[places]),  # type: ignore[index]

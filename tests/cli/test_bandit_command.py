@@ -64,6 +64,17 @@ def test_no_user_is_called_so(served: Books, user: str) -> None:
     assert refused.err.startswith("tipbench: --user ")
 
 
+def test_statistics_of_an_unknown_user_are_refused(served: Books) -> None:
+    """Exit code 2 and a sentence for a user without decisions; no sentence for a user who has some."""
+    for form in ((), ("--json",)):
+        refused = tipbench("bandit", "stats", "--user", "nobody", *form)
+        assert (refused.code, refused.out) == (2, "")
+        assert "no such user 'nobody'" in refused.err
+        assert refused.err.count("\n") == 1
+        known = tipbench("bandit", "stats", "--user", "bert", *form)
+        assert (known.code, known.err) == (0, "")
+
+
 def test_an_export_goes_to_a_file_or_a_pipe(served: Books, tmp_path: Path) -> None:
     """Both forms; a file that is there is not replaced unasked."""
     out = tmp_path / "log.csv"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from command import Ran
+from command import TIPBENCH, Ran
 from judged_world import plant
 from on_terminal import on_terminal
 from tipbench.cli import app
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     Run = Callable[..., Ran]
 
 BIG, SMALL = ("a-big:1b", "v1"), ("b:500m", "v1")
+FORMS = ("table", "json", "csv", "md", "html")
 ROW_NAMES = (
     "model", "prompt", "n_scenarios", "n_judged", "mean", "low", "high", "estimate", "behind", "behind_low",
     "behind_high", "p_value", "tied_for_first", "p_best",
@@ -244,24 +246,107 @@ def test_a_place_that_cannot_be_written_is_said(run: Run, scores: str, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["scores.csv"]
 
 
-def test_a_report_replaces_the_one_before(run: Run, scores: str, tmp_path: Path) -> None:
-    """Written whole: the old one or the new one, and no spare file stays."""
-    file = tmp_path / "report.md"
-    file.write_text("old " * 10_000)
-    assert run("--scores", scores, "--format", "md", "--out", str(file)).code == 0
-    assert file.read_text().startswith("# scores.csv")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.md", "scores.csv"]
+@pytest.mark.parametrize("form", FORMS)
+def test_a_report_replaces_the_one_before(run: Run, scores: str, tmp_path: Path, form: str) -> None:
+    """Written whole: the old one or the new one, and no spare file stays. A retry needs no --force."""
+    file = tmp_path / "report"
+    out = ("--format", form, "--out", str(file))
+    assert run("--experiment", "may", *out).code == 0
+    first = file.read_text()
+    assert run("--scores", scores, *out).code == 0
+    assert file.read_text() != first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "scores.csv"]
+
+
+OTHERS = {
+    "a note": b"old " * 10_000,
+    "one line": b"mine",
+    "an object": b'{"rows": [], "title": "x"}',
+    "a list": b"[]",
+    "deep": b"[" * 100_000,
+    "scores": b"model,prompt,scenario,composite\na,v1,s,3\n",
+    "a heading": b"# may\n\nMy notes.\n",
+    "a page": b"<!doctype html>\n<html><head><title>may</title></head></html>\n",
+    "bytes": bytes(range(256)),
+    "a judge file": b'{"schema": "tipbench-judge-1", "items": []}',
+    "a space": b" ",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("content", OTHERS.values(), ids=OTHERS)
+def test_another_file_is_not_overwritten(
+    run: Run, scores: str, tmp_path: Path, form: str, content: bytes
+) -> None:
+    """Exit 2 before anything is ranked, and the file as it was; --force overwrites it."""
+    file = tmp_path / "mine"
+    file.write_bytes(content)
+    out = ("--format", form, "--out", str(file))
+    told = run("--experiment", "no such experiment", *out)
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith(f"tipbench: {file} exists and is not a report of this format by tipbench")
+    assert "--force" in told.err
+    assert file.read_bytes() == content
+    assert run("--scores", scores, *out, "--force").code == 0
+    assert file.read_bytes() != content
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "scores.csv"]
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.pairwise([*FORMS, FORMS[0]])))
+def test_a_report_of_another_format_is_not_overwritten(
+    run: Run, scores: str, tmp_path: Path, before: str, after: str
+) -> None:
+    """A name given by mistake does not cost the other report."""
+    file = tmp_path / "report"
+    assert run("--scores", scores, "--format", before, "--out", str(file)).code == 0
+    kept = file.read_text()
+    assert run("--scores", scores, "--format", after, "--out", str(file)).code == 2
+    assert file.read_text() == kept
+
+
+def test_a_page_of_an_earlier_version_is_recognised(run: Run, scores: str, tmp_path: Path) -> None:
+    """Such a page names no generator."""
+    file = tmp_path / "page.html"
+    out = ("--scores", scores, "--format", "html", "--out", str(file))
+    assert run(*out).code == 0
+    generator = '<meta name="generator" content="tipbench">\n'
+    assert generator in file.read_text()
+    file.write_text(file.read_text().replace(generator, ""))
+    assert run(*out).code == 0
+    assert generator in file.read_text()
+
+
+def test_an_empty_file_and_standard_output_may_be_written(scores: str, tmp_path: Path) -> None:
+    """An empty file holds nothing to lose; a redirection of the shell keeps what stands before it."""
+    empty, log = tmp_path / "empty.json", tmp_path / "log"
+    empty.touch()
+    log.write_text("before\n")
+    command = [*TIPBENCH, "compare", "--scores", scores, "--format", "json", "--out"]
+    subprocess.run([*command, str(empty)], check=True, timeout=60)
+    assert json.loads(empty.read_text())["rows"]
+    with log.open("a") as file:
+        subprocess.run([*command, "/dev/stdout"], stdout=file, check=True, timeout=60)
+    assert json.loads(log.read_text().removeprefix("before\n"))["rows"]
+    piped = subprocess.run([*command, "/dev/stdout"], stdout=subprocess.PIPE, check=True, timeout=60)
+    assert json.loads(piped.stdout)["rows"]
+    subprocess.run([*command, "/dev/null"], check=True, timeout=60)
 
 
 def test_a_link_is_followed_and_stays_a_link(run: Run, scores: str, tmp_path: Path) -> None:
-    """The report is where the link points to."""
+    """The report is where the link points to, also where no file is there yet; another file is kept."""
     target, link = tmp_path / "kept" / "report.md", tmp_path / "link.md"
     target.parent.mkdir()
-    target.write_text("old")
     link.symlink_to(target)
-    assert run("--scores", scores, "--format", "md", "--out", str(link)).code == 0
-    assert target.read_text().startswith("# scores.csv")
-    assert link.is_symlink()
+    for _ in range(2):
+        assert run("--scores", scores, "--format", "md", "--out", str(link)).code == 0
+        assert target.read_text().startswith("# scores.csv")
+        assert link.is_symlink()
+    target.write_text("mine")
+    assert run("--scores", scores, "--format", "md", "--out", str(link)).code == 2
+    assert target.read_text() == "mine"
+    link.unlink()
+    link.symlink_to(link)
+    assert "cannot be written" in run("--scores", scores, "--format", "md", "--out", str(link)).err
 
 
 def test_a_pipe_is_written_to_and_stays_a_pipe(run: Run, scores: str, tmp_path: Path) -> None:

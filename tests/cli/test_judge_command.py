@@ -15,8 +15,9 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from command import TIPBENCH, here, start, tipbench
-from judged_world import World, fill, plant_home
+from judged_world import World, fill, plant, plant_home
 from ledger_servers import free_port
+from suite_files import write_suite
 from tipbench.workflows.applying import apply_file, rebuild
 from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judged import judged_experiment
@@ -65,6 +66,29 @@ def told(ran: Ran, code: int) -> str:
     return ran.err
 
 
+def test_no_command_after_collect_needs_the_suite(fresh_home: Path, tmp_path: Path, made_home: Path) -> None:
+    """Export, apply, auto, status, anchors, compare and ship work though the suite's folder is gone."""
+    suite = write_suite(tmp_path / "suite")
+    world = plant_home(fresh_home, made_home, "mine", quality={(GOOD, "v1"): 2.0}, suite=str(suite))
+    shutil.rmtree(suite)
+    out, named = str(tmp_path / "b.json"), ("--experiment", "mine")
+    assert judge("export", *named, "--out", out, "--judge", "ann").code == 0
+    fill(tmp_path / "b.json", world)
+    for arguments in [
+        ("judge", "apply", out),
+        ("judge", "auto", *named, "--judge", "proxy"),
+        ("judge", "status", *named),
+        ("judge", "anchors", "list", *named),
+        ("compare", *named),
+        ("ship", *named, "--cell", f"{GOOD}/v1"),
+    ]:
+        ran = here(*arguments)
+        assert ran.code == 0, (arguments, ran)
+        assert str(suite) not in ran.out + ran.err
+    refused = told(judge("export", *named, "--out", f"{out}.other", "--suite", "tip"), 2)
+    assert "collected with the suite 'small', and --suite is 'tip'" in refused
+
+
 def test_from_export_to_the_answer(world: World, tmp_path: Path) -> None:
     """Export, status, apply and compare, each saying what to type next."""
     out = tmp_path / "batch.json"
@@ -102,6 +126,110 @@ def test_a_folder_of_batches(world: World, tmp_path: Path) -> None:
     assert f"{files[1]}: batch" in ran.err
     assert ran.code == 4
     assert len(judged_experiment(world.settings).verdicts) == 10
+
+
+SMALL = ("--size", "14")
+
+
+def test_everything_in_one_file(world: World, tmp_path: Path) -> None:
+    """Export all, fill it in, apply it: one line for the file, and what to type next."""
+    out = tmp_path / "all.json"
+    exported = judge("export", "bench", "--all", "--judge", "ann", *SMALL, "--out", str(out))
+    assert exported.code == 0, exported
+    assert f"{out}: 2 batches, 28 items" in exported.out
+    assert f"judge apply {out}" in exported.out
+    fill(out, world)
+    applied = judge("apply", "--experiment", "bench", str(out))
+    assert applied.code == 0, applied
+    assert "2 batches of bench, judged by ann: 28 new" in applied.out
+    assert judge("status", "bench", "--json").json["pending"] == 0
+    assert judge("apply", str(out), "--json").json[0]["unchanged"] == 28
+
+
+def test_one_rejected_batch_of_a_file_exits_4(world: World, tmp_path: Path) -> None:
+    """The sentence names the batch, and the results of the others are printed."""
+    out = tmp_path / "all.json"
+    judge("export", "bench", "--all", "--judge", "ann", *SMALL, "--out", str(out))
+    fill(out, world)
+    document = json.loads(out.read_text())
+    good, bad = document["batches"]
+    out.write_text(json.dumps(document))
+    fill(out, world, only=lambda item: item["batch"] == bad, foils_relevant=True)
+    ran = judge("apply", str(out))
+    assert f"batch {bad} is rejected" in told(ran, 4)
+    assert f"batch {good} of bench, judged by ann: 14 new" in ran.out
+    assert "the other 1 of 2 batches" in ran.err
+    assert judge("apply", str(out), "--json").json[0]["batches"] == [good]
+
+
+def test_without_all_it_says_how_many_are_left(world: World, tmp_path: Path) -> None:
+    """With the command for the rest, which can be typed as it is printed."""
+    ran = judge("export", "bench", *SMALL, "--judge", "ann", "--out", str(tmp_path / "a.json"))
+    (line,) = [line for line in ran.out.splitlines() if "left" in line]
+    sentence, _, command = line.partition(": ")
+    assert sentence == "10 candidates are left"
+    rest = shlex.split(command)
+    rest = rest[rest.index("judge") + 1 :]
+    rest[rest.index("rest.json")] = str(tmp_path / "rest.json")
+    assert "1 batch" not in judge(*rest).out
+    assert len(json.loads((tmp_path / "rest.json").read_text())["items"]) == 14
+    nothing = judge("export", "bench", "--judge", "ann", "--out", str(tmp_path / "c.json"))
+    assert "20 candidates are in open batches" in told(nothing, 2)
+    assert "left" not in judge("export", "bench", "--reopen", "--all", "--judge", "ann", "--out",
+                               str(tmp_path / "d.json")).out  # fmt: skip
+
+
+def test_the_first_spelling(world: World, tmp_path: Path) -> None:
+    """`judge --experiment X --export FILE` writes everything to that very file; `--apply FILE` applies it."""
+    out = tmp_path / "to-judge"
+    exported = judge("--experiment", "bench", "--export", str(out))
+    assert exported.code == 0, exported
+    assert out.is_file()
+    fill(out, world, judge="ann", kind="human")
+    assert "there is no experiment 'other'" in told(judge("--experiment", "other", "--export", "x"), 2)
+    other = judge("--experiment", "other", "--apply", str(out))
+    assert "was exported from experiment 'bench', and --experiment is 'other'" in told(other, 2)
+    assert judged_experiment(world.settings).verdicts == ()
+    applied = judge("--experiment", "bench", "--apply", str(out))
+    assert applied.code == 0, applied
+    assert "judged by ann: 30 new" in applied.out
+    assert judge("--apply", str(out)).code == 0
+    helped = judge("--help").out
+    assert "--export" in helped
+    assert "--apply" in helped
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--export", "a.json", "--apply", "b.json"), "--export and --apply exclude each other"),
+        (("--export", "a.json", "status"), "--export cannot be combined with the subcommand 'status'"),
+        (("--experiment", "bench", "--apply", "a.json", "export"), "--apply cannot be combined with the"),
+        (("--experiment", "bench", "status"), "put --experiment behind 'status'"),
+        (("--experiment", "bench"), "judge needs a command: export, apply, status"),
+        (("export", "bench", "--experiment", "other"), "two experiments are given, 'bench' and --experiment"),
+        (("--export", ""), "is a folder; give the name of a file"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(world: World, arguments: tuple[str, ...], words: str) -> None:
+    """Exit 2, and no batch is made."""
+    said = told(judge(*arguments), 2)
+    assert words in said
+    assert said.count("\n") == 0
+    assert judged_experiment(world.settings).batches == ()
+
+
+def test_a_file_of_another_experiment_stops_all_files(world: World, file: Path, tmp_path: Path) -> None:
+    """Nothing of any file is recorded, also of those before it; the same name twice is fine."""
+    plant("other", quality={(GOOD, "v1"): 3.0}, n_scenarios=1)
+    strange = tmp_path / "strange.json"
+    assert judge("export", "other", "--experiment", "other", "--out", str(strange)).code == 0
+    said = told(judge("apply", "--experiment", "bench", str(file), str(strange)), 2)
+    assert f"{strange} was exported from experiment 'other', and --experiment is 'bench'" in said
+    assert judged_experiment(world.settings).verdicts == ()
+    anchors = tmp_path / "anchors.json"
+    judge("anchors", "export", "--out", str(anchors))
+    assert "belong to no experiment" in told(judge("apply", "--experiment", "bench", str(anchors)), 2)
 
 
 def test_a_rejected_batch_exits_4_and_says_why(world: World, file: Path) -> None:

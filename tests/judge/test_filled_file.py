@@ -53,7 +53,7 @@ def edited(change: Callable[[dict[str, Any]], object], text: str = FILLED) -> st
 def test_what_was_filled_in_comes_back() -> None:
     """Who judged, every item in order, scores where there are any, and the line of each answer."""
     found = checked(FILLED)
-    assert (found.batch_id, found.rubric_hash) == (BATCH.batch_id, BATCH.rubric_hash)
+    assert (found.batch_ids, found.rubric_hash) == ((BATCH.batch_id,), BATCH.rubric_hash)
     assert found.judge == Judge(id="ann", kind="human")
     assert [(entry.item_id, entry.number) for entry in found.entries] == [
         (item.id, n) for n, item in enumerate(BATCH.items, start=1)
@@ -135,14 +135,15 @@ def test_a_bracket_that_is_missing_leads_to_its_item() -> None:
 
 
 def test_all_wrong_scores_are_told_at_once() -> None:
-    """One sentence a line, the first ten, and how many more there are."""
+    """One line for each mistake, up to a hundred, and then how many more there are."""
     text = NAMED.replace('"relevance": null', '"relevance": 9')
     with pytest.raises(JudgeFileError) as caught:
         checked(text)
     lines = str(caught.value).split("\n")
-    assert len(lines) == 11
+    assert len(lines) == len(caught.value.mistakes) == 24
     assert lines[0] == f"b.json:{LINES[0]}: item 1: relevance is 9, which is not between 1 and 5"
-    assert lines[-1] == f"and {len(caught.value.mistakes) - 10} more"
+    many = str(JudgeFileError("b.json", [(line, "wrong") for line in range(1, 151)])).split("\n")
+    assert (many[99], many[100:]) == ("b.json:100: wrong", ["and 50 more"])
 
 
 def first(items: list[dict[str, Any]], **values: object) -> None:
@@ -238,11 +239,14 @@ def test_an_old_rubric_is_refused() -> None:
 
 
 def test_the_checks_go_in_order() -> None:
-    """With everything wrong the schema is told first, then the rubric, what is frozen, who judged."""
+    """A wrong schema is reported alone, then a wrong rubric; all other mistakes are reported together."""
     text = edited(lambda file: file["judged_by"].update(id=None), FILLED.replace('"tone": 5', '"tone": 9'))
+    text = edited(lambda file: first(file["items"], tip="x"), text)
+    together = " ".join(message for _, message in mistakes(text))
+    assert "'tip' was changed" in together
+    assert "'id' in 'judged_by'" in together
+    assert "tone is 9" in together
     steps: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-        (lambda _: None, "'id' in 'judged_by'"),
-        (lambda file: first(file["items"], tip="x"), "'tip' was changed"),
         (lambda file: file.update(rubric_hash="x"), "'rubric_hash'"),
         (lambda file: file.update(schema="x"), "the schema"),
     ]

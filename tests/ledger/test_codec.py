@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger_batches import sample_application, sample_batch
+from ledger_samples import sample_pin
 from tipbench.ledger import chunks
 from tipbench.ledger.batches import application_tags, batch_tags
 from tipbench.ledger.codec import (
@@ -17,9 +19,10 @@ from tipbench.ledger.codec import (
     batch_from_json,
     batch_to_json,
     batches_from_json,
+    pin_from_json,
     to_json,
 )
-from tipbench.records import Application, Batch, Item, Judge, Verdict
+from tipbench.records import Application, Batch, Item, Judge, SuitePlace, Verdict
 
 CLEAN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 ANYTHING = st.text(st.characters(), max_size=20)
@@ -129,3 +132,14 @@ def test_long_ones_are_cut_into_tags_that_any_server_holds() -> None:
     tags = batch_tags(batch) | application_tags(sample_application(batch))[0]
     assert max(len(value) for value in tags.values()) <= 4900
     assert len(tags) > 6
+
+
+def test_a_pin_of_an_earlier_version_is_read() -> None:
+    """A pin that an earlier version left in the spool names no places and no suites."""
+    pin = sample_pin()
+    data = {
+        name: value for name, value in json.loads(to_json(pin)).items() if name not in {"places", "suites"}
+    }
+    assert pin_from_json(json.dumps(data)) == pin
+    kept = replace(pin, places=(SuitePlace(place="/a", hash="b"),))
+    assert pin_from_json(to_json(kept)) == kept

@@ -12,7 +12,8 @@ import pytest
 
 from ledger_samples import TIPS, sample_pin, sample_result
 from tipbench.errors import LedgerUnreachable, NotFound, PinConflict
-from tipbench.records import Candidate, Host
+from tipbench.ledger.chunks import sha256
+from tipbench.records import Candidate, Host, Mark, RubricText, SuitePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +47,35 @@ def test_a_pin_grows_by_new_ids(place: Place, experiment: str) -> None:
     grown = place.open().pin(experiment, sample_pin(prompts=["v2"], scenarios=["b", "a"]))
     assert grown == sample_pin(prompts=["v1", "v2"], scenarios=["a", "b"])
     assert place.open().pinned(experiment) == grown
+
+
+def test_a_pin_keeps_the_places_of_its_suite(place: Place, experiment: str) -> None:
+    """Each place comes once with its latest hash, the newest first, however long; the old ones stay."""
+    long = f"/{'ü/' * 2400}"
+    first, moved = SuitePlace(place="/a", hash="1" * 64), SuitePlace(place=long, hash="2" * 64)
+    changed = replace(first, hash="3" * 64)
+    for places, expected in [
+        ((first,), (first,)),
+        ((moved,), (moved, first)),
+        ((first,), (moved, first)),
+        ((), (moved, first)),
+        ((changed,), (changed, moved)),
+    ]:
+        place.open().pin(experiment, replace(sample_pin(), places=places))
+        pin = place.open().pinned(experiment)
+        assert pin is not None
+        assert pin.places == expected
+
+
+def test_the_texts_of_suites_are_kept_once_each(place: Place, experiment: str) -> None:
+    """A pin may bring texts of any length; each is kept once, and the newest is read first."""
+    texts = [LONG * 3, "", '{"a": "ü\\ud800"}']
+    pins = [replace(sample_pin(), suites={sha256(text): text}) for text in texts]
+    for pin in (pins[0], pins[0], pins[2]):
+        place.open().pin(experiment, pin)
+    assert place.open().suite_texts(experiment) == [texts[2], texts[0]]
+    assert place.open().suite_texts(f"{experiment} x") == []
+    assert place.open().runs(experiment) == []
 
 
 CHANGES: dict[str, Callable[[Pin], Pin]] = {
@@ -205,6 +235,43 @@ def test_within_one_batch_a_success_counts_before_failures(ledger: AnyLedger, ex
     ledger.record(experiment, [sample_result(error="a"), sample_result(), sample_result(error="b")])
     (run,) = ledger.runs(experiment)
     assert (run.status, run.error) == ("done", None)
+
+
+def test_every_run_holds_the_rubric(place: Place, experiment: str) -> None:
+    """The whole text is with each run, a failed one too, at any length and word for word."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin(rubric=LONG))
+    ledger.record(experiment, [sample_result(1), sample_result(2, error="x")])
+    for run in place.open().runs(experiment):
+        assert place.open().run(run.run_id)[1].rubric == LONG
+        assert (run.rubric_id, run.rubric_hash) == ("tip-v1", "r" * 64)
+
+
+def test_a_cell_recorded_after_the_rubric_changed_holds_the_new_one(place: Place, experiment: str) -> None:
+    """A cell that waited on disk meanwhile shows the rubric that its scores will count under."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.change_rubric(experiment, rubric_id="tip-v2", rubric_hash="q" * 64, rubric_text="New.")
+    ledger.record(experiment, [sample_result(1)])
+    (run,) = place.open().runs(experiment)
+    assert (run.rubric_id, run.rubric_hash) == ("tip-v2", "q" * 64)
+    assert place.open().run(run.run_id)[1].rubric == "New."
+
+
+def test_a_mark_brings_the_rubric_that_its_numbers_count_under(place: Place, experiment: str) -> None:
+    """A run that is marked under another rubric shows that rubric, and marking it again changes nothing."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    ledger.record(experiment, [sample_result(1), sample_result(2)])
+    first, second = ledger.runs(experiment)
+    rubric = RubricText(id="tip-v2", hash="q" * 64, text=LONG)
+    mark = Mark(metrics={"composite": 3.0}, judge_pending=False, rubric=rubric)
+    for _ in range(2):
+        ledger.mark(experiment, {first.run_id: mark})
+        run, other = place.open().runs(experiment)
+        assert (run.rubric_id, run.rubric_hash, run.metrics["composite"]) == ("tip-v2", "q" * 64, 3.0)
+        assert place.open().run(run.run_id)[1].rubric == LONG
+        assert other == second
 
 
 def test_runs_come_oldest_first(ledger: AnyLedger, experiment: str) -> None:

@@ -17,6 +17,7 @@ from ledger_samples import sample_pin, sample_result
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger import open_ledger
 from tipbench.ledger.pins import pin_tags
+from tipbench.records import Mark, RubricText, content_hash
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,8 +115,8 @@ def test_texts_are_artifacts_where_they_can_be(server: MlflowServer, tmp_path: P
     ledger.record(experiment, [sample_result(text=LONG, thinking="hm")])
     (run,) = raw_runs(ledger, experiment)
     names = {file.path for file in raw_client(ledger).list_artifacts(run.info.run_id)}
-    assert names == {"candidates.json", "prompt.txt", "raw.txt", "thinking.txt"}
-    assert not any(tag.startswith("artifact:raw.txt") for tag in run.data.tags)
+    assert names == {"candidates.json", "prompt.txt", "raw.txt", "rubric.md", "thinking.txt"}
+    assert not any(tag.startswith(("artifact:raw.txt", "artifact:rubric.md")) for tag in run.data.tags)
 
 
 def test_texts_are_files_in_the_home(embedded_home: Path, experiment: str) -> None:
@@ -127,6 +128,7 @@ def test_texts_are_files_in_the_home(embedded_home: Path, experiment: str) -> No
     folder = embedded_home / "artifacts" / run.run_id / "artifacts"
     assert (folder / "raw.txt").read_bytes().decode() == LONG
     assert (folder / "thinking.txt").read_text() == "hm"
+    assert (folder / "rubric.md").read_text() == "Be useful. ☕\n"
 
 
 def test_texts_are_tags_where_artifacts_are_out_of_reach(
@@ -141,10 +143,50 @@ def test_texts_are_tags_where_artifacts_are_out_of_reach(
     tags = run.data.tags
     assert tags["artifact:prompt.txt"].startswith("[system]\nYou help.")
     assert tags["artifact:thinking.txt"] == "hm"
+    assert tags["artifact:rubric.md"] == "Be useful. ☕\n"
     assert int(tags["artifact:raw.txt.chunks"]) > 100
     assert all(len(value) <= 7000 for value in tags.values())
     assert ledger.run(run.info.run_id)[1].raw == huge
     assert not (server_without_artifacts.folder / "out-of-reach").exists()
+
+
+def without_rubric(ledger: MlflowLedger, run: Any) -> None:  # noqa: ANN401 - MLflow's own class
+    """Make a run as the versions before this one recorded it."""
+    for tag in run.data.tags:
+        if tag.startswith("artifact:rubric.md"):
+            raw_client(ledger).delete_tag(run.info.run_id, tag)
+
+
+def test_a_run_that_lacks_the_rubric_has_the_one_of_its_experiment(
+    mlflow_ledger: MlflowLedger, experiment: str, server: MlflowServer, embedded_home: Path
+) -> None:
+    """Runs of earlier versions are read, listed and shown as before, with the rubric that is pinned."""
+    begun(mlflow_ledger, experiment)
+    mlflow_ledger.record(experiment, [sample_result()])
+    before = mlflow_ledger.runs(experiment)
+    (run,) = raw_runs(mlflow_ledger, experiment)
+    without_rubric(mlflow_ledger, run)
+    files = [*server.folder.rglob("rubric.md"), *embedded_home.rglob("rubric.md")]
+    for file in (one for one in files if run.info.run_id in one.parts):
+        file.unlink()
+    assert mlflow_ledger.run(run.info.run_id)[1].rubric == "Be useful. ☕\n"
+    assert mlflow_ledger.runs(experiment) == before
+
+
+def test_the_earlier_rubric_stays_beside_the_new_one(mlflow_ledger: MlflowLedger, experiment: str) -> None:
+    """A run that went over to another rubric holds both texts, the earlier one under its hash."""
+    begun(mlflow_ledger, experiment)
+    mlflow_ledger.record(experiment, [sample_result()])
+    (run,) = mlflow_ledger.runs(experiment)
+    rubric = RubricText(id="tip-v2", hash="q" * 64, text="New.")
+    mlflow_ledger.mark(experiment, {run.run_id: Mark(metrics={}, judge_pending=True, rubric=rubric)})
+    (row,) = mlflow_ledger._store.rows(
+        raw_runs(mlflow_ledger, experiment)[0].info.experiment_id, [run.run_id]
+    )
+    earlier = f"rubric-{content_hash('Be useful. ☕' + chr(10))[:12]}.md"
+    assert mlflow_ledger._text(row, earlier) == "Be useful. ☕\n"
+    assert mlflow_ledger._text(row, "rubric.md") == "New."
+    assert (row.params["rubric_id"], row.tags["tipbench.rubric_id"]) == ("tip-v1", "tip-v2")
 
 
 def test_a_damaged_text_is_never_passed_off_as_whole(

@@ -18,7 +18,9 @@ from ledger_samples import sample_pin, sample_result
 from ledger_servers import Proxy
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.ledger import MemoryLedger, Spool, drain, follow, open_ledger, public_uri
+from tipbench.ledger.chunks import sha256
 from tipbench.ledger.locks import file_lock
+from tipbench.records import SuitePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +76,19 @@ def test_everything_is_pinned_recorded_and_struck_out(spool: Spool, home: Path) 
     assert len(ledgers.by_uri["http://b:1"].runs("one")) == 2
     assert ledgers.by_uri["http://a:1"].pinned("two") == PIN
     assert len(spool.known_keys("http://a:1", "one")) == 60
+
+
+def test_the_suite_comes_along(spool: Spool, home: Path) -> None:
+    """Cells that were generated without MLflow bring the place and the texts of their suite with them."""
+    places = (SuitePlace(place="/somewhere", hash="s" * 64),)
+    pin = replace(PIN, places=places, suites={sha256("a suite"): "a suite"})
+    spool.put("", "e", pin, sample_result(1))
+    ledger = open_ledger("", home=home)
+    drain(spool, lambda _: ledger, lock=home / "lock")
+    pinned = open_ledger("", home=home).pinned("e")
+    assert pinned is not None
+    assert pinned.places == places
+    assert ledger.suite_texts("e") == ["a suite"]
 
 
 def test_what_one_ledger_cannot_take_does_not_hold_up_the_others(spool: Spool, home: Path) -> None:

@@ -11,9 +11,17 @@ from browsing import WIDTH, at_rest, faults
 from web_world import JUDGED, SEEN
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from browsing import Opened
     from web_world import Site
 
+# Passwords of which no password manager, and no screen reader, can tell whose they are.
+NAMELESS = """[...document.querySelectorAll("input[type=password]")].filter((password) => {
+  const fields = [...(password.form?.elements ?? [])];
+  const name = fields.findIndex((one) => one.type === "text" && one.autocomplete === "username");
+  return name < 0 || name > fields.indexOf(password);
+}).length"""
 TYPED_INTO = "document.activeElement?.id === 'token'"
 PAGES = (
     "/experiments",
@@ -53,6 +61,45 @@ def test_the_login_page_has_no_fault(page_of: Opened) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("alert").wait_for()
     assert faults(page) == []
+
+
+def test_every_password_form_has_a_username_field(page_of: Opened) -> None:
+    """A hidden one before the password: Chromium prints a warning for each form without it."""
+    page = page_of("/login", None)
+    assert page.locator("input[type=password]").count() == 1
+    assert page.evaluate(NAMELESS) == 0
+    page.locator("#token").fill("tb_admin_nobody")
+    page.keyboard.press("Enter")
+    page.get_by_role("alert").wait_for()
+    assert page.evaluate(NAMELESS) == 0
+    page = page_of("/experiments")
+    for path in PAGES:
+        page.goto(path)
+        assert page.evaluate(NAMELESS) == 0, path
+
+
+MAIL = "http://mail.example/"
+
+
+def test_a_link_of_another_site_opens_its_page(browser: Browser, site: Site) -> None:
+    """Who is logged in stays so, and a form of that site changes nothing."""
+    letter = f"""<a href="{site.url}/tokens">Tokens</a>
+      <form method="post" action="{site.url}/logout"><button>Win</button></form>"""
+    with browser.new_context() as context:
+        context.route(MAIL, lambda route: route.fulfill(body=letter, content_type="text/html"))
+        page = context.new_page()
+        page.goto(f"{site.url}/login")
+        page.locator("#token").fill(site.api.tokens["root"])
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{site.url}/experiments")
+        for _ in range(2):
+            page.goto(MAIL)
+            page.get_by_role("link", name="Tokens").click()
+            page.wait_for_url(f"{site.url}/tokens")
+            page.goto(MAIL)
+            with page.expect_response(f"{site.url}/logout") as forged:
+                page.get_by_role("button", name="Win").click()
+            assert forged.value.status == 403
 
 
 def test_one_logs_in_by_keyboard_and_arrives_where_one_was_going(page_of: Opened, site: Site) -> None:

@@ -21,7 +21,7 @@ from tipbench.workflows.anchoring import (
     is_calibration,
     list_anchors,
 )
-from tipbench.workflows.applying import apply_file
+from tipbench.workflows.applying import apply_file, read_judge_file
 from tipbench.workflows.auto_judging import judge_automatically
 from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judge_status import judge_status
@@ -46,7 +46,7 @@ def world(planted: tuple[Path, World], fresh_home: Path) -> World:
 def calibrate(world: World, path: Path, **filling: object) -> None:
     export_anchors(world.settings, judge="ann", out=str(path), force=True)
     fill(path, world, **filling)  # type: ignore[arg-type]
-    apply_anchors(world.settings, str(path))
+    apply_anchors(world.settings, read_judge_file(str(path)))
 
 
 def is_provisional(world: World) -> bool:
@@ -99,8 +99,8 @@ def test_judging_the_anchors_in_parts(world: World, tmp_path: Path) -> None:
     judge_next(world, tmp_path / "a.json")
     assert is_provisional(world)
     fill(path, world)
-    apply_anchors(world.settings, str(path))
-    apply_anchors(world.settings, str(path))
+    apply_anchors(world.settings, read_judge_file(str(path)))
+    apply_anchors(world.settings, read_judge_file(str(path)))
     bank = list_anchors(world.settings)
     assert (bank.by_people, {one.n_references for one in bank.anchors}) == (len(bank.anchors), {1})
 
@@ -121,10 +121,10 @@ def test_a_calibration_file_is_a_judges_file(world: World, tmp_path: Path) -> No
         export_anchors(world.settings, judge="", out=str(path))
     export_anchors(world.settings, judge="", out=str(path), force=True)
     assert path.read_text() == first
-    assert is_calibration(str(path))
+    assert is_calibration(read_judge_file(str(path)))
     assert not [one.id for one in world.suite.anchors if f'"{one.id}"' in first]
     export(world.settings, Order(), out=str(tmp_path / "b.json"))
-    assert not is_calibration(str(tmp_path / "b.json"))
+    assert not is_calibration(read_judge_file(str(tmp_path / "b.json")))
 
 
 def test_what_cannot_be_taken_in_changes_nothing(world: World, tmp_path: Path) -> None:
@@ -132,19 +132,19 @@ def test_what_cannot_be_taken_in_changes_nothing(world: World, tmp_path: Path) -
     path, other = tmp_path / "anchors.json", Settings.of({"suite": "tip-wide"})
     export_anchors(world.settings, judge="ann", out=str(path))
     with pytest.raises(BadInput, match="has no scores yet"):
-        apply_anchors(world.settings, str(path))
+        apply_anchors(world.settings, read_judge_file(str(path)))
     fill(path, world)
     with pytest.raises(BadInput, match="the anchors of another suite, or of a bank that has changed"):
-        apply_anchors(other, str(path))
+        apply_anchors(other, read_judge_file(str(path)))
     document = json.loads(path.read_text())
     document["items"][-1]["judge"]["tone"] = 0
     (tmp_path / "wrong.json").write_text(json.dumps(document))
     with pytest.raises(JudgeFileError, match="tone is 0"):
-        apply_anchors(world.settings, str(tmp_path / "wrong.json"))
+        apply_anchors(world.settings, read_judge_file(str(tmp_path / "wrong.json")))
     assert not bank_path(world.suite).exists()
     grow(world, tmp_path)
     with pytest.raises(BadInput, match="export them again"):
-        apply_anchors(world.settings, str(path))
+        apply_anchors(world.settings, read_judge_file(str(path)))
 
 
 def grow(world: World, tmp_path: Path, *, apart: int = 0) -> int:
@@ -217,7 +217,7 @@ def test_where_the_bank_cannot_be_kept(world: World, tmp_path: Path, fresh_home:
     fill(path, world)
     (fresh_home / "anchors").write_text("")
     with pytest.raises(TipbenchError, match="cannot be"):
-        apply_anchors(world.settings, str(path))
+        apply_anchors(world.settings, read_judge_file(str(path)))
     with pytest.raises(BadInput, match="cannot be"):
         export_anchors(world.settings, judge="ann", out=str(tmp_path / ("n" * 250)))
 

@@ -93,7 +93,7 @@ def test_a_changed_mind_is_not_another_item(world: World, tmp_path: Path) -> Non
 def test_a_candidate_judged_in_another_batch_is_judged_here_too(world: World, tmp_path: Path) -> None:
     """The same candidates in two batches, both brought back by ann: neither is out any more."""
     for name in ("a", "b"):
-        export(world.settings, Order(judge="ann"), out=str(tmp_path / f"{name}.json"))
+        export(world.settings, Order(judge="ann", even_if_open=True), out=str(tmp_path / f"{name}.json"))
     for name in ("a", "b"):
         fill(tmp_path / f"{name}.json", world)
         apply_file(world.settings, str(tmp_path / f"{name}.json"))

@@ -11,7 +11,7 @@ import pytest
 from judged_world import World, fill, judge_next, plant_home
 from suite_files import RUBRIC, write_suite
 from tipbench.errors import BadInput, JudgeFileError, NotFound, PinConflict
-from tipbench.settings import Settings
+from tipbench.settings import Settings, home
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.workflows.applying import apply_file, rebuild
 from tipbench.workflows.auto_judging import judge_automatically
@@ -80,6 +80,32 @@ def test_judging_is_reopened_and_the_old_verdicts_are_kept(world: World, tmp_pat
     state = judge_status(world.settings)
     assert (state.judged, state.pending, state.old_verdicts) == (0, 8, 8)
     assert state.judges == ()
+
+
+def rubrics(world: World) -> set[tuple[str, str]]:
+    """The rubric that each run shows: its hash, and the text stored with it."""
+    return {(run.rubric_hash, world.ledger.run(run.run_id)[1].rubric) for run in world.runs}
+
+
+def test_every_run_shows_the_rubric_of_its_scores(world: World, tmp_path: Path) -> None:
+    """Runs hold the text that they were generated for, and the new text once it is the one that counts."""
+    (before,) = rubrics(world)
+    assert before[1] == RUBRIC
+    export(world.settings, ANEW, out=str(tmp_path / "new.json"))
+    new = load_suite(world.suite_name).rubric
+    assert rubrics(world) == {(new.hash, NEW)}
+    run_id = world.runs[0].run_id
+    kept = home() / "artifacts" / run_id / "artifacts" / f"rubric-{before[0][:12]}.md"
+    assert kept.read_text() == RUBRIC
+
+
+def test_runs_that_still_show_the_old_rubric_are_mended(world: World) -> None:
+    """A writer that died before the runs were marked leaves nothing that `rebuild` cannot mend."""
+    new = load_suite(world.suite_name).rubric
+    world.ledger.change_rubric("bench", rubric_id=new.id, rubric_hash=new.hash, rubric_text=new.text)
+    assert rebuild(world.settings) == len(world.runs)
+    assert rubrics(world) == {(new.hash, NEW)}
+    assert rebuild(world.settings) == 0
 
 
 def apply_new(world: World, path: Path) -> Applied:

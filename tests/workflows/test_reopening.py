@@ -1,15 +1,16 @@
-"""`judge export --all --reopen`: the same order given again makes nothing twice."""
+"""`judge export --reopen`: the same order given again makes nothing twice."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from command import here
-from judged_world import fill, plant
-from tipbench.errors import BadInput
+from judged_world import fill, judge_next, plant
+from tipbench.errors import NotFound
 from tipbench.judge.candidates import candidate_key
 from tipbench.workflows.applying import apply_file
 from tipbench.workflows.exporting import Order, export
@@ -17,6 +18,7 @@ from tipbench.workflows.recording import the_ledger
 
 if TYPE_CHECKING:
     from judged_world import World
+    from tipbench.records import Batch
 
 pytestmark = pytest.mark.usefixtures("fresh_home")
 ALL = Order(every=True, reopen=True, size=12)
@@ -82,11 +84,53 @@ def test_new_cells_go_into_new_batches(world: World, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("order", [Order(reopen=True), Order(reopen=True, every=True, adjudicate=True)])
-def test_it_is_for_all_batches(world: World, order: Order, tmp_path: Path) -> None:
-    """With one batch, or with what judges were far apart on, it would mean nothing."""
-    with pytest.raises(BadInput, match="--reopen goes with --all"):
-        export(world.settings, order, out=str(tmp_path / "b.json"))
+def test_one_batch_comes_again(world: World, tmp_path: Path) -> None:
+    """Without --all the first open batch is written again, then the next one once it came back."""
+    first, second, *rest = reopened(world, tmp_path / "all")
+    one = replace(ALL, every=False)
+    (again,) = export(world.settings, one, out=str(tmp_path / "b.json"))
+    left = sum(
+        len([item for item in batch.items if item.candidate]) for batch in batches(world, *rest, second)
+    )
+    assert (again.batch_id, again.left) == (first, left)
+    fill(tmp_path / "b.json", world, judge="ann", kind="human")
+    apply_file(world.settings, str(tmp_path / "b.json"))
+    (following,) = export(world.settings, one, out=str(tmp_path / "c.json"))
+    assert following.batch_id == second
+
+
+def batches(world: World, *names: str) -> list[Batch]:
+    return [the_ledger(world.settings).batch(name) for name in names]
+
+
+def test_a_second_judges_batch_comes_again(world: World, tmp_path: Path) -> None:
+    """What bob got to judge as second is not handed out to him twice; with --reopen it is the same batch."""
+    judge_next(world, tmp_path / "ann.json", judge="ann")
+    second = Order(judge="bob", second=True)
+    (first,) = export(world.settings, second, out=str(tmp_path / "bob.json"))
+    with pytest.raises(NotFound, match=r"12 candidates are in open batches .* with --reopen"):
+        export(world.settings, second, out=str(tmp_path / "more.json"))
+    (again,) = export(world.settings, replace(second, reopen=True), out=str(tmp_path / "again.json"))
+    assert again.batch_id == first.batch_id
+    (cleos,) = export(world.settings, replace(second, judge="cleo"), out=str(tmp_path / "cleo.json"))
+    assert cleos.batch_id != first.batch_id
+
+
+def test_the_rest_of_a_batch_is_handed_out_again_on_request(world: World, tmp_path: Path) -> None:
+    """The judge may still go on with a half-filled file, so its rest is new only with --reopen."""
+    order = Order(judge="ann", every=True)
+    export(world.settings, order, out=str(tmp_path / "all.json"))
+    fill(tmp_path / "all.json", world, only=lambda item: item["number"] <= 5)
+    apply_file(world.settings, str(tmp_path / "all.json"))
+    with pytest.raises(NotFound, match="are in open batches"):
+        export(world.settings, order, out=str(tmp_path / "more.json"))
+    (one,) = export(world.settings, replace(order, reopen=True), out=str(tmp_path / "rest.json"))
+    (first, rest) = the_ledger(world.settings).batches("bench")
+    assert rest.batch_id == one.batch_id
+    judged = {verdict.candidate for verdict in first.verdicts}
+    candidates = [{item.candidate for item in batch.items if item.candidate} for batch in (first, rest)]
+    assert judged
+    assert candidates[1] == candidates[0] - judged
 
 
 def test_the_home_is_told(fresh_home: Path) -> None:

@@ -158,11 +158,12 @@ class CandidateAnswer(BaseModel):
 
 
 class RunInFull(BaseModel):
-    """A cell with the prompt as it was sent, the reply as it came, and what judges made of it."""
+    """A cell with its prompt as sent, its raw reply, the rubric of its scores, and the judges' verdicts."""
 
     run: RunSummary
     prompt: str
     raw: str
+    rubric: str
     candidates: list[CandidateAnswer]
 
 

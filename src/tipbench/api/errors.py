@@ -58,6 +58,7 @@ _CODES = {
     421: "unknown_host",
     422: "bad_input",
     429: "too_many_requests",
+    431: "headers_too_large",
 }
 _SENTENCES = {
     "missing": "is missing",

@@ -101,9 +101,10 @@ class AgreementAnswer(BaseModel):
 
 
 class AppliedAnswer(BaseModel):
-    """What came of a batch."""
+    """What was recorded of a batch, or of a file with several."""
 
     batch: str
+    batches: list[str] = Field(description="the recorded batches; a file may hold several")
     experiment: str
     judge: str
     new: int
@@ -201,7 +202,9 @@ def list_to_judge(service: TheService, who: JudgeOrAdmin) -> list[ToJudge]:
 
 @router.post("/apply", responses=documented(409, 413), openapi_extra=FILE_OR_FORM)
 async def apply(service: TheService, who: JudgeOrAdmin, request: Request) -> AppliedAnswer:
-    """Apply a filled-in judge's file, all of it or nothing. 409 where the hidden items speak against it."""
+    """Apply a filled-in judge's file. A mistake refuses the whole file. 409 names the batches whose hidden
+    items speak against them; the other batches of the file are recorded.
+    """
     data = await uploaded_file(request)
     told = await run_in_threadpool(apply_upload, service, data, who=who)
     return AppliedAnswer.model_validate(told)

@@ -11,6 +11,7 @@ from tipbench.api.errors import ErrorAnswer
 from tipbench.bandit.asked import (
     RecommendReply,
     RecommendRequest,
+    ResetRequest,
     RewardReply,
     RewardRequest,
     ScoreReply,
@@ -70,7 +71,7 @@ def _post(about: str, takes: type, gives: type) -> dict[str, Any]:
             "summary": about,
             "description": about,
             "security": [{"HTTPBearer": []}, {}],
-            "requestBody": {"required": True, "content": _json(takes.__name__)},
+            **body_of(takes),
             "responses": {
                 "200": {"description": "it is on disk", "content": _json(gives.__name__)},
                 **refusals,
@@ -79,12 +80,18 @@ def _post(about: str, takes: type, gives: type) -> dict[str, Any]:
     }
 
 
+def body_of(takes: type) -> dict[str, Any]:
+    """The `requestBody` of a route that reads this struct from JSON."""
+    return {"requestBody": {"required": True, "content": _json(takes.__name__)}}
+
+
 def _json(name: str) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
 
 
 def _schemas() -> dict[str, Any]:
-    kinds = (ScoreRequest, ScoreReply, RewardRequest, RewardReply, RecommendRequest, RecommendReply)
+    requests = (ScoreRequest, RewardRequest, RecommendRequest, ResetRequest)
+    kinds = (*requests, ScoreReply, RewardReply, RecommendReply)
     _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     problem = ErrorAnswer.model_json_schema(ref_template="#/components/schemas/{model}")
     return {**schemas, **problem.pop("$defs", {}), "ErrorAnswer": problem}

@@ -9,15 +9,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from tipbench.api.access import GuardedRoute, Need, TheService
+from tipbench.api.bodies import JsonBody, tip_body
 from tipbench.api.errors import BadFields, documented
-from tipbench.api.fields import Strict
+from tipbench.api.tip_description import body_of
+from tipbench.bandit.asked import ResetRequest
 from tipbench.bandit.books import Entry
 from tipbench.errors import Unavailable
 from tipbench.workflows.access import NotAllowed, Principal
-from tipbench.workflows.service_state import is_exposed
 from tipbench.workflows.tip_reports import forget, overview, policy_of, signal_of, statistics
 
 router = APIRouter(tags=["tips"], route_class=GuardedRoute, responses=documented(404, 422, 503))
@@ -27,14 +28,14 @@ _LARGEST = 2**63 - 1
 
 
 class TipCaller(Need):
-    """Who may ask about tips: anybody on this machine; from elsewhere, a service's or an admin's token."""
+    """The same rule as `Door` has: a service's or an admin's token, or none on this machine."""
 
     def check(self, request: Request) -> Principal | None:  # type: ignore[override]
         principal: Principal | None = request.state.principal
         if principal is not None and principal.role not in {"service", "admin"}:
             raise NotAllowed(f"this is for service and admin, not for {principal.role}", status=403)
-        exposed = is_exposed(request.app.state.service.config.host)
-        if principal is None and (exposed or request.headers.get("authorization")):
+        needs_token = request.app.state.service.needs_token(request.scope)
+        if principal is None and (needs_token or request.headers.get("authorization")):
             raise NotAllowed("send a service's token: Authorization: Bearer TOKEN", status=401)
         return principal
 
@@ -43,11 +44,7 @@ Caller = Annotated[Principal | None, Depends(TipCaller())]
 UserId = Annotated[str | None, Query(min_length=1, max_length=200, description="of one user only")]
 
 
-class ResetRequest(Strict):
-    """Whom to forget: one user, or everybody."""
-
-    user_id: str | None = Field(default=None, min_length=1, max_length=200)
-    everybody: bool = False
+_RESET_BODY = JsonBody(ResetRequest)
 
 
 class ResetAnswer(BaseModel):
@@ -74,11 +71,12 @@ def _checked(user_id: str | None) -> str | None:
     return user_id
 
 
-@router.post("/reset")
-async def reset(service: TheService, who: Caller, request: Request, body: ResetRequest) -> ResetAnswer:
-    """Forget what every policy has learned from a user. Rewards for what was served before teach nothing."""
+@router.post("/reset", openapi_extra=body_of(ResetRequest))
+async def reset(service: TheService, who: Caller, request: Request) -> ResetAnswer:
+    """Delete what every policy has learned from a user. Rewards for earlier decisions teach nothing."""
+    body = _RESET_BODY.read(await tip_body(request.receive))
     if (body.user_id is None) is not body.everybody:
-        raise BadFields({"user_id": "name a user to forget, or say everybody: true"})
+        raise BadFields({"user_id": 'name one user, or send "everybody": true'})
     ip = request.client.host if request.client else ""
     await service.desk.opened()
     await forget(service, who, user_id=body.user_id, ip=ip)

@@ -9,23 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tipbench.api.errors import BadFields, error_response
+from tipbench.api.bodies import JsonBody, tip_body
+from tipbench.api.errors import error_response
 from tipbench.bandit.asked import RecommendRequest, RewardRequest, ScoreRequest
 from tipbench.bandit.asks import Score
 from tipbench.errors import NotFound, TipbenchError
 from tipbench.workflows.access import NotAllowed, check_host, check_origin
-from tipbench.workflows.service_state import Service, is_exposed, now_ms
+from tipbench.workflows.service_state import Service, now_ms
 from tipbench.workflows.tip_desk import ROUTES, TipDesk
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
-LARGEST_BODY = 1_000_000
 TIP_PATHS = (
     "/recommend",
     "/reward",
@@ -41,16 +41,16 @@ _OWN_WORDS = ("www-authenticate", "retry-after")
 
 
 class Door:
-    """Who may ask for tips: anybody on this machine; from elsewhere, a service's or an admin's token."""
+    """Checks requests to the serving routes: a service's or an admin's token, or none on this machine."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._open = not is_exposed(service.config.host)
         self._hosts: set[str] = set()
         self._known: dict[str, float] = {}
 
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse whoever may not; a NotAllowed says why."""
+    def check(self, scope: Scope) -> None:
+        """Raise NotAllowed, with the reason, if the caller may not use the serving routes."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         if host not in self._hosts:
             check_host(host, allowed=self._service.config.known_as)
@@ -60,11 +60,11 @@ class Door:
         if b"origin" in headers or b"sec-fetch-site" in headers:
             _check_page(headers, host)
         given = headers.get(b"authorization", b"").decode("latin-1")
-        if given or not self._open:
+        if given or self._service.needs_token(scope):
             self._check_token(given)
 
     def _check_token(self, given: str) -> None:
-        """A token that was good a moment ago is: looking it up takes longer than the decision."""
+        """Accept a token that was right a moment ago: the database takes longer than the decision."""
         now = time.monotonic()
         if self._known.get(given, 0.0) > now:
             return
@@ -103,9 +103,9 @@ class TipRoutes:
             **{f"/score/{route}": partial(self._score, policy) for route, policy in ROUTES.items()},
             **{f"/reward/{route}": partial(self._reward, policy) for route, policy in ROUTES.items()},
         }
-        self._score_body = msgspec.json.Decoder(ScoreRequest)
-        self._reward_body = msgspec.json.Decoder(RewardRequest)
-        self._recommend_body = msgspec.json.Decoder(RecommendRequest)
+        self._score_body = JsonBody(ScoreRequest)
+        self._reward_body = JsonBody(RewardRequest)
+        self._recommend_body = JsonBody(RecommendRequest)
         self._encode = msgspec.json.Encoder().encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,17 +115,11 @@ class TipRoutes:
             return
         try:
             _check_method(scope["method"])
-            self._door.check(dict(scope["headers"]))
-            body = await _body(receive)
+            self._door.check(scope)
+            body = await tip_body(receive)
             await self._desk.opened()
             answer = self._encode(await handler(body))
-        except (
-            TipbenchError,
-            ClientDisconnect,
-            msgspec.MsgspecError,
-            UnicodeDecodeError,
-            RecursionError,
-        ) as error:
+        except (TipbenchError, ClientDisconnect) as error:
             await self._refuse(error, send)
             return
         except Exception as error:
@@ -141,13 +135,13 @@ class TipRoutes:
         await self._rest(scope, receive, send)
 
     async def _score(self, policy: str, body: bytes) -> msgspec.Struct:
-        return await self._desk.counter.ask(Score(policy=policy, request=self._score_body.decode(body)))
+        return await self._desk.counter.ask(Score(policy=policy, request=self._score_body.read(body)))
 
     async def _reward(self, policy: str | None, body: bytes) -> msgspec.Struct:
-        return await self._desk.reward(policy, self._reward_body.decode(body))
+        return await self._desk.reward(policy, self._reward_body.read(body))
 
     async def _recommend(self, body: bytes) -> msgspec.Struct:
-        return await self._desk.recommend(self._recommend_body.decode(body))
+        return await self._desk.recommend(self._recommend_body.read(body))
 
     async def _answer(self, status: int, body: bytes, headers: Headers, send: Send) -> None:
         headers = [*headers, (b"content-length", str(len(body)).encode())]
@@ -155,7 +149,7 @@ class TipRoutes:
         await send({"type": "http.response.body", "body": body})
 
     async def _refuse(self, error: Exception, send: Send) -> None:
-        told = error_response(_named(error))
+        told = error_response(error)
         headers = [
             *self._headers,
             *((name.encode(), told.headers[name].encode()) for name in _OWN_WORDS if name in told.headers),
@@ -168,41 +162,3 @@ class TipRoutes:
 def _check_method(method: str) -> None:
     if method != "POST":
         raise NotAllowed("this is asked with POST", status=405)
-
-
-def _named(error: Exception) -> Exception:
-    """What is wrong with a body, by the place where it is: msgspec ends its sentences with it."""
-    if isinstance(error, RecursionError):
-        return BadFields({"body": "is nested too deeply"})
-    if isinstance(error, UnicodeDecodeError):
-        return BadFields({"body": "is not UTF-8"})
-    if not isinstance(error, msgspec.MsgspecError):
-        return error
-    sentence, _, place = str(error).partition(" - at `$")
-    name = place.rstrip("`").lstrip(".") or "body"
-    return BadFields({name: sentence})
-
-
-async def _body(receive: Receive) -> bytes:
-    message = await _received(receive)
-    if not message["more_body"]:
-        _check_size(message["body"])
-        return bytes(message["body"])
-    parts = bytearray(message["body"])
-    while message["more_body"]:
-        message = await _received(receive)
-        parts += message["body"]
-        _check_size(parts)
-    return bytes(parts)
-
-
-async def _received(receive: Receive) -> Mapping[str, Any]:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    return {"body": b"", "more_body": False, **message}
-
-
-def _check_size(body: bytes | bytearray) -> None:
-    if len(body) > LARGEST_BODY:
-        raise NotAllowed(f"a request for a tip may hold {LARGEST_BODY // 1_000_000} MB at most", status=413)

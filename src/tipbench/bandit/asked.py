@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+ProfileFeatures: TypeAlias = dict[str, float | dict[str, float | None] | None]
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """A tip that may be shown. `text` is made into features here; `features` are used as they are."""
 
     id: Id
@@ -18,8 +19,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     features: Annotated[list[float], msgspec.Meta(max_length=64)] | None = None
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """When and where. Whatever is left out is marked in the decision and never fails it."""
+class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """When and where. The decision marks each field that is missing or null, and does not fail."""
 
     hour: Annotated[float, msgspec.Meta(ge=0, le=24)] | None = None
     weekday: Annotated[int, msgspec.Meta(ge=0, le=6)] | None = None
@@ -32,34 +33,52 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scenario: str | None = None
 
 
-class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One decision to be made."""
+_NO_CONTEXT = Context()
 
+
+class _DecisionRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     user_id: Id
     request_id: Id | None = None
-    context: Context = Context()
+    context: Context | None = None
+    profile_features: ProfileFeatures | None = None
+
+    @property
+    def situation(self) -> Context:
+        """The context; an empty one if the request has none."""
+        return self.context or _NO_CONTEXT
+
+
+class ScoreRequest(_DecisionRequest, frozen=True, kw_only=True, gc=False):
+    """A request for a decision by one policy."""
+
     candidates: Annotated[list[Candidate], msgspec.Meta(min_length=1, max_length=200)]
-    profile_features: dict[str, float | dict[str, float | None] | None] | None = None
 
 
-class RecommendRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A tip for a user, now. Without candidates, one of those that what was shipped has written."""
+class RecommendRequest(_DecisionRequest, frozen=True, kw_only=True, gc=False):
+    """A request for a tip by the active policy. Without candidates, the shipped generator provides them."""
 
-    user_id: Id
-    request_id: Id | None = None
-    context: Context = Context()
     candidates: Annotated[list[Candidate], msgspec.Meta(min_length=1, max_length=200)] | None = None
-    profile_features: dict[str, float | dict[str, float | None] | None] | None = None
 
 
-class RewardRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What came of a decision. `reward` overrides what the event stands for."""
+class RewardRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """The result of a decision. `reward` overrides the value of the event.
+
+    `profile_features` are accepted and not used: the decision has those of its own request.
+    """
 
     decision_id: Id
     reward_id: Id
     event: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     reward: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     dwell_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    profile_features: ProfileFeatures | None = None
+
+
+class ResetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The user whose state is deleted, or everybody."""
+
+    user_id: Id | None = None
+    everybody: bool = False
 
 
 class ScoreReply(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -192,7 +192,7 @@ def _written(one: Open, choice: Choice, work: Work) -> Decided:
     logged = Logged(
         FORM,
         asked.request_id,
-        request.context,
+        request.situation,
         [candidate.id for candidate in request.candidates],
         one.features.kinds,
         choice.x,
@@ -218,7 +218,7 @@ def _written(one: Open, choice: Choice, work: Work) -> Decided:
         user,
         served.name,
         kind,
-        request.context.hour,
+        request.situation.hour,
         served.policy.features,
         x,
         False,

@@ -116,13 +116,13 @@ def _refuse_large(candidates: Sequence[Candidate], x: Array) -> None:
 
 
 def _of_texts(version: str, request: ScoreRequest, profile: Profile, said: Given) -> Vectors:
-    now = formulae.now(request.context.hour)
+    now = formulae.now(request.situation.hour)
     readings = [tip_text.read(candidate.text or "") for candidate in request.candidates]
     kinds = [
         candidate.kind or reading.kind
         for candidate, reading in zip(request.candidates, readings, strict=True)
     ]
-    tasks, load, absent = _tasks(request.context)
+    tasks, load, absent = _tasks(request.situation)
     basis = _basis(profile, said, now.dial) if version == "v2" else None
     of_kind = {kind: _of_kind(kind, profile, said, now, basis) for kind in set(kinds)}
     rows: list[Any] = []  # floats, here

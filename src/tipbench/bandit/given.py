@@ -1,15 +1,16 @@
-"""What a request itself says of a user's profile: `profile_features`, flat or by kind of tip."""
+"""The user's profile as the request sends it: `profile_features`, flat or by kind of tip."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Said: TypeAlias = "Mapping[str, float | dict[str, float | None] | None]"
 
@@ -37,18 +38,29 @@ _NOTHING = Given()
 
 
 def read(said: Said | None) -> Given:
-    """What was said, checked: a name that is not known is marked, a value that cannot be is refused."""
+    """The checked features. BadInput for an impossible value, and for a name that is a misspelt one of ours.
+
+    An app may send more features than the policies use: the decision marks each other name as unknown.
+    """
     if not said:
         return _NOTHING
     loose = {name: value for name, value in said.items() if not isinstance(value, dict)}
     nested = {kind: value for kind, value in said.items() if isinstance(value, dict)}
     unknown = [name for name, value in loose.items() if value is not None and name not in RANGES]
     unknown += [f"{kind}.{name}" for kind, values in nested.items() for name in values if name not in RANGES]
+    _check_spelling(unknown[:_MOST_MARKS])
     return Given(
         flat=_checked(loose, "profile_features"),
         kinds={kind: _checked(values, f"profile_features.{kind}") for kind, values in nested.items()},
         unknown=tuple(f"unknown:{name[:100]}" for name in unknown[:_MOST_MARKS]),
     )
+
+
+def _check_spelling(unknown: Sequence[str]) -> None:
+    for place in unknown:
+        near = get_close_matches(place.rpartition(".")[2][:100], RANGES, n=1, cutoff=0.8)
+        if near:
+            raise BadInput(f"profile_features.{place}: unknown key; did you mean {near[0]!r}?")
 
 
 def _checked(values: Mapping[str, float | None], where: str) -> dict[str, float]:

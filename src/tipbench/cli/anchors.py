@@ -6,20 +6,26 @@ from typing import Annotated
 
 import typer
 
+from tipbench.cli.bench import ledger_options
 from tipbench.cli.options import settings_options
 from tipbench.cli.screen import count, print_rows, say, typed
 from tipbench.settings import Settings
+
+_WHERE = ("mlflow_url", "mlflow_host_header")
+OfExperiment = Annotated[
+    str, typer.Option("--experiment", metavar="NAME", help="take the suite of this experiment")
+]
 
 app = typer.Typer(help="Texts of known quality, hidden in batches to notice drift.")
 
 
 @app.command("list")
-@settings_options("suite")
-def list_command(*, settings: Settings) -> None:
-    """List a suite's anchors with their agreed scores."""
+@settings_options("suite", *_WHERE, of_experiment=True)
+def list_command(*, settings: Settings, experiment: OfExperiment = "") -> None:
+    """List the anchors of a suite, or of an experiment's suite, with their agreed scores."""
     from tipbench.workflows.anchoring import list_anchors
 
-    bank = list_anchors(settings)
+    bank = list_anchors(settings, experiment=experiment)
     if not bank.anchors:
         say(f"{bank.suite_id} has no anchors: judge drift is not checked")
         return
@@ -43,7 +49,7 @@ def list_command(*, settings: Settings) -> None:
 
 
 @app.command("add")
-@settings_options("experiment", "suite", "mlflow_url", "mlflow_host_header")
+@settings_options("experiment", "suite", *_WHERE, of_experiment=True)
 def add_command(
     *,
     settings: Settings,
@@ -59,13 +65,14 @@ def add_command(
 
 
 @app.command("export")
-@settings_options("suite")
+@settings_options("suite", *_WHERE, of_experiment=True)
 def export_command(
     *,
     settings: Settings,
+    experiment: OfExperiment = "",
     out: Annotated[str, typer.Option("--out", metavar="FILE", help="the file to write")] = "anchors.json",
     judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="who will judge them")] = "",
-    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
 ) -> None:
     """Write all anchors as a judge file, so that a person can recalibrate them.
 
@@ -74,6 +81,7 @@ def export_command(
     """
     from tipbench.workflows.anchoring import export_anchors
 
-    items = export_anchors(settings, judge=judge.strip(), out=out, force=force)
+    items = export_anchors(settings, judge=judge.strip(), out=out, force=force, experiment=experiment)
+    named = ["--suite", settings.suite] if settings.suite else []
     say(f"{out}: {count(items, 'anchor')}")
-    say(f"Next: fill it in, then {typed('judge', 'apply', out, '--suite', settings.suite)}")
+    say(f"Next: fill it in, then {typed('judge', 'apply', out, *named, *ledger_options(settings))}")

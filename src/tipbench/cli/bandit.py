@@ -92,7 +92,7 @@ def export_command(
         Form, typer.Option("--format", help="jsonl holds every candidate; csv the tip shown")
     ] = Form.jsonl,
     policy: Annotated[str, typer.Option("--policy", help="the decisions of this policy alone")] = "",
-    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
 ) -> None:
     """Write every logged decision with its probability and reward, in the names of the Open Bandit Pipeline.
 

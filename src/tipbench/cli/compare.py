@@ -38,7 +38,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("compare")(compare_command)
 
 
-@settings_options("experiment", "mlflow_url", "mlflow_host_header")
+@settings_options("experiment", "mlflow_url", "mlflow_host_header", experiment_argument=True)
 def compare_command(
     *,
     settings: Settings,
@@ -46,6 +46,9 @@ def compare_command(
     out: Annotated[
         str, typer.Option("--out", metavar="FILE", help="write it to FILE instead of standard output")
     ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="with --out: overwrite a file that is not a report by tipbench")
+    ] = False,
     scores: Annotated[
         str | None,
         typer.Option(
@@ -104,6 +107,7 @@ def compare_command(
     from tipbench.workflows.comparing import compare, compare_scores
 
     _check_options(scores, baseline, margin)
+    _check_out(out, form, force=force)
     if scores is not None:
         if any(one is not None for one in (baseline, weights, max_latency_ms, ground)):
             raise BadInput(
@@ -134,6 +138,14 @@ def _check_options(scores: str | None, baseline: str | None, margin: float) -> N
         raise BadInput("--baseline is empty; give the name of an experiment")
     if not math.isfinite(margin):
         raise BadInput("--margin must be a number of points, such as 0.5")
+
+
+def _check_out(out: str, form: Format, *, force: bool) -> None:
+    from tipbench.compare.recognise import is_report
+    from tipbench.workflows.whole_files import check_replaceable
+
+    if out:
+        check_replaceable(Path(out), lambda data: is_report(data, form.value), force=force)
 
 
 def _tell(report: Report, form: Format, out: str) -> None:
@@ -175,7 +187,10 @@ def _plain(report: Report) -> str:
 
     from rich.console import Console
 
+    from tipbench.compare.recognise import MARK
+
     text = StringIO()
+    text.write(f"{MARK}: {visible(report.title)}\n")
     print_report(report, Console(file=text, width=_WIDE, highlight=False, force_terminal=False))
     return text.getvalue()
 

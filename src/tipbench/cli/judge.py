@@ -14,11 +14,15 @@ from tipbench.cli.bench import AsJson, ledger_options
 from tipbench.cli.options import settings_options
 from tipbench.cli.progress import follow
 from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
-from tipbench.errors import CheckFailed
+from tipbench.errors import BadInput, CheckFailed
 from tipbench.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tipbench.judge.filled_file import JudgeFile
     from tipbench.workflows.applying import Applied
+    from tipbench.workflows.exporting import Order, Written
     from tipbench.workflows.judge_status import JudgeState, JudgeStatus
 
 LEDGER = ("experiment", "mlflow_url", "mlflow_host_header")
@@ -27,10 +31,62 @@ AUTO = (
     "timeout", "retries", "unload_timeout",
 )  # fmt: skip
 
-app = typer.Typer(
-    help="Judge candidates blind: export a batch, score it, apply it; or let an agent or a model do it.",
-)
+app = typer.Typer()
 app.add_typer(anchors.app, name="anchors")
+
+
+@app.callback(invoke_without_command=True)
+@settings_options(*LEDGER, "suite")
+def judge_command(
+    *,
+    ctx: typer.Context,
+    settings: Settings,
+    export: Annotated[
+        str | None,
+        typer.Option("--export", metavar="FILE", help="short for: judge export --all --out FILE"),
+    ] = None,
+    apply: Annotated[
+        str | None, typer.Option("--apply", metavar="FILE", help="short for: judge apply FILE")
+    ] = None,
+) -> None:
+    """Judge candidates blind: export a batch, score it, apply it; or let an agent or a model do it."""
+    typed_here = [param.opts[0] for param in ctx.command.params if _is_typed(ctx, param.name)]
+    if ctx.invoked_subcommand is not None:
+        _check_alone(typed_here, ctx.invoked_subcommand)
+        return
+    if export is not None and apply is not None:
+        raise BadInput(
+            "--export and --apply exclude each other: export first, fill in the file, then apply it"
+        )
+    if export is not None:
+        from tipbench.workflows.exporting import Order
+
+        _export(settings, Order(every=True), out=export, one_file=True)
+    elif apply is not None:
+        _apply(settings, [apply], experiment=settings.experiment if "--experiment" in typed_here else None)
+    else:
+        commands = ", ".join(getattr(ctx.command, "commands", {}))
+        raise BadInput(
+            f"judge needs a command: {commands}; or --export FILE or --apply FILE; see "
+            f"`{typed('judge', '--help')}`"
+        )
+
+
+def _check_alone(options: Sequence[str], subcommand: str) -> None:
+    """Refuse options before a subcommand: they would have no effect."""
+    if {"--export", "--apply"} & {*options}:
+        shorts = next(option for option in options if option in {"--export", "--apply"})
+        raise BadInput(
+            f"{shorts} cannot be combined with the subcommand {subcommand!r}; leave one of them out"
+        )
+    if options:
+        raise BadInput(f"put {options[0]} behind {subcommand!r}: tipbench judge {subcommand} {options[0]} …")
+
+
+def _is_typed(ctx: typer.Context, name: str | None) -> bool:
+    """Whether an option was typed, and is not a default or from the environment."""
+    source = ctx.get_parameter_source(name or "")
+    return source is not None and source.name == "COMMANDLINE"
 
 
 class Kind(str, Enum):
@@ -40,7 +96,7 @@ class Kind(str, Enum):
     agent = "agent"
 
 
-Force = Annotated[bool, typer.Option("--force", help="replace a file that is there")]
+Force = Annotated[bool, typer.Option("--force", help="overwrite an existing file")]
 Size = Annotated[int, typer.Option("--size", min=3, max=60, help="items in a batch, checks included")]
 TipsPerCell = Annotated[
     int, typer.Option("--tips-per-cell", min=0, help="judge only the first so many of each cell; 0 is all")
@@ -52,12 +108,17 @@ JudgeName = Annotated[
 
 
 @app.command("export")
-@settings_options(*LEDGER, "suite")
+@settings_options(*LEDGER, "suite", experiment_argument=True, of_experiment=True)
 def export_command(
     *,
     settings: Settings,
     out: Annotated[
-        str, typer.Option("--out", metavar="FILE", help="the file to write; with --all, the folder")
+        str,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="the file to write; with --all and a name without .json: a folder, one file for each batch",
+        ),
     ] = "batch.json",
     judge: JudgeName = "",
     kind: Annotated[Kind, typer.Option("--kind", help="what the judge is")] = Kind.human,
@@ -65,13 +126,13 @@ def export_command(
     tips_per_cell: TipsPerCell = 0,
     race: Race = False,
     every: Annotated[
-        bool, typer.Option("--all", help="all batches that are left, as files in the folder --out")
+        bool, typer.Option("--all", help="all candidates that are left, not only the next batch")
     ] = False,
     reopen: Annotated[
         bool,
         typer.Option(
             "--reopen",
-            help="with --all: batches that are out are written again, new ones made only for what is in none",
+            help="hand out open batches again; make new ones only for candidates that are in none",
         ),
     ] = False,
     second: Annotated[
@@ -97,46 +158,111 @@ def export_command(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the next blinded batch: up to 50 candidates, with anchors and foils hidden among them.
+    """Write the next blinded batch, or with --all everything that is left, with hidden checks in each batch.
 
     Fill in the `judge` fields of the file (its first lines say how), or let an agent do it, then apply it.
     Batches go slot by slot through all scenarios, so that stopping anywhere leaves a fair comparison.
 
-    Example: tipbench judge export --experiment tip-bench-may --out batch.json --judge anna
+    Example: tipbench judge export --experiment tip-bench-may --all --out candidates.json --judge anna
     """
-    from tipbench.workflows.exporting import Order, export, export_again
+    from tipbench.workflows.exporting import Order, export_again
 
     if again:
         written = [export_again(settings, again, kind=kind.value, out=out, force=force)]
-    else:
-        order = Order(
-            judge=judge.strip(),
-            kind=kind.value,
-            size=size,
-            race=race,
-            tips_per_cell=tips_per_cell,
-            second=second,
-            adjudicate=adjudicate,
-            every=every,
-            new_rubric=new_rubric,
-            reopen=reopen,
-        )
-        written = export(settings, order, out=out, force=force)
+        _print_written(written, settings, Order(), as_json=as_json)
+        return
+    order = Order(
+        judge=judge.strip(),
+        kind=kind.value,
+        size=size,
+        race=race,
+        tips_per_cell=tips_per_cell,
+        second=second,
+        adjudicate=adjudicate,
+        every=every,
+        new_rubric=new_rubric,
+        reopen=reopen,
+    )
+    _export(settings, order, out=out, force=force, as_json=as_json)
+
+
+def _export(
+    settings: Settings,
+    order: Order,
+    *,
+    out: str,
+    one_file: bool = False,
+    force: bool = False,
+    as_json: bool = False,
+) -> None:
+    from tipbench.workflows.exporting import export
+
+    written = export(settings, order, out=out, force=force, one_file=one_file)
+    _print_written(written, settings, order, as_json=as_json)
+
+
+def _print_written(written: Sequence[Written], settings: Settings, order: Order, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in written])
         return
-    for one in written:
-        say(f"{one.path}: batch {one.batch_id}, {count(one.items, 'item')}")
-    if len(written) == 1:
-        say(f"Next: fill it in, then {typed('judge', 'apply', written[0].path, *ledger_options(settings))}")
+    if not written:
+        say(f"nothing is left to judge in experiment {settings.experiment!r}")
+        return
+    paths = list(dict.fromkeys(one.path for one in written))
+    if len(paths) == 1 and len(written) > 1:
+        items = count(sum(one.items for one in written), "item")
+        say(f"{paths[0]}: {len(written)} batches, {items}")
+    else:
+        for one in written:
+            say(f"{one.path}: batch {one.batch_id}, {count(one.items, 'item')}")
+    if len(paths) == 1:
+        say(f"Next: fill it in, then {typed('judge', 'apply', paths[0], *ledger_options(settings))}")
+    if written[0].left:
+        rest = typed("judge", "export", "--experiment", settings.experiment, *_rest(order), *_where(settings))
+        left = written[0].left
+        say(f"{count(left, 'candidate')} {'is' if left == 1 else 'are'} left: {rest}")
+
+
+def _rest(order: Order) -> list[str]:
+    """The options that export what such an order has left."""
+    values = {
+        "judge": order.judge,
+        "kind": order.kind,
+        "size": order.size,
+        "tips-per-cell": order.tips_per_cell,
+    }
+    usual = {"judge": "", "kind": "human", "size": 60, "tips-per-cell": 0}
+    flags = ("race", "second", "adjudicate", "new_rubric", "reopen")
+    return [
+        "--all",
+        "--out",
+        "rest.json",
+        *(
+            part
+            for name, value in values.items()
+            if value != usual[name]
+            for part in (f"--{name}", str(value))
+        ),
+        *(f"--{name.replace('_', '-')}" for name in flags if getattr(order, name)),
+    ]
+
+
+def _where(settings: Settings) -> list[str]:
+    usual = Settings.of({}).suite
+    suite = ["--suite", settings.suite] if settings.suite != usual else []
+    return [*suite, *ledger_options(settings)]
 
 
 @app.command("apply")
-@settings_options("mlflow_url", "mlflow_host_header", "suite")
+@settings_options("mlflow_url", "mlflow_host_header", "suite", of_experiment=True)
 def apply_command(
     *,
     settings: Settings,
-    files: Annotated[list[str], typer.Argument(help="judge files; each is applied whole or not at all")],
+    files: Annotated[list[str], typer.Argument(help="judge files")],
+    experiment: Annotated[
+        str | None,
+        typer.Option("--experiment", metavar="TEXT", help="refuse a file of another experiment"),
+    ] = None,
     rejudge: Annotated[
         bool,
         typer.Option("--rejudge", help="add scores that differ from the judge's earlier ones; both are kept"),
@@ -148,47 +274,98 @@ def apply_command(
 ) -> None:
     """Record the scores of filled-in judge files, once the hidden items speak for them.
 
-    A file may be applied half filled in, and again later. The same file twice changes nothing. Exit code 4
-    is a batch that was rejected, with the reason.
+    A mistake refuses a whole file. A batch whose hidden items speak against it is rejected alone: the reason
+    names it, the other batches of the file are recorded, and the exit code is 4. A file may be applied half
+    filled in, and again later. The same file twice changes nothing.
     """
-    from tipbench.workflows.anchoring import apply_anchors, is_calibration
-    from tipbench.workflows.applying import apply_file
+    _apply(
+        settings,
+        files,
+        experiment=experiment,
+        rejudge=rejudge,
+        accept_drift=accept_drift,
+        as_json=as_json,
+    )
 
+
+def _apply(
+    settings: Settings,
+    paths: Sequence[str],
+    *,
+    experiment: str | None,
+    rejudge: bool = False,
+    accept_drift: bool = False,
+    as_json: bool = False,
+) -> None:
+    from tipbench.workflows.anchoring import apply_anchors, is_calibration
+    from tipbench.workflows.applying import BatchesRejected, apply_read, read_judge_file
+    from tipbench.workflows.recording import synced_ledger
+
+    files = [read_judge_file(path) for path in paths]
+    if experiment is not None:
+        _check_experiment(settings, files, experiment)
     rejected: list[CheckFailed] = []
     done: list[Applied] = []
-    for path in files:
-        if is_calibration(path):
-            grown = apply_anchors(settings, path)
-            tell(f"{path}: {count(grown.added, 'anchor')} calibrated, kept in {grown.path}")
+    for file in files:
+        if is_calibration(file):
+            grown = apply_anchors(settings, file)
+            tell(f"{file.path}: {count(grown.added, 'anchor')} calibrated, kept in {grown.path}")
             continue
+        applied: Applied | None = None
         try:
-            applied = apply_file(settings, path, rejudge=rejudge, accept_drift=accept_drift)
+            applied = apply_read(synced_ledger(settings), file, rejudge=rejudge, accept_drift=accept_drift)
         except CheckFailed as error:
-            if len(files) == 1:
-                raise
-            tell(f"{path}: {error}")
             rejected.append(error)
-            continue
-        done.append(applied)
-        if not as_json:
-            _print_applied(applied)
-    if as_json:
+            if len(files) > 1:
+                tell(f"{file.path}: {error}")
+            applied = error.applied if isinstance(error, BatchesRejected) else None
+        done += _printed(applied, as_json=as_json)
+    if as_json and (done or len(files) > 1):
         print_json([_applied_json(one) for one in done])
     elif done and not rejected:
         _say_next(done[-1], settings)
     if rejected:
-        raise CheckFailed(f"{len(rejected)} of {count(len(files), 'file')} rejected")
+        several = CheckFailed(f"{len(rejected)} of {count(len(files), 'file')} rejected")
+        raise several if len(files) > 1 else rejected[0]
+
+
+def _printed(applied: Applied | None, *, as_json: bool) -> list[Applied]:
+    if applied is None:
+        return []
+    if not as_json:
+        _print_applied(applied)
+    return [applied]
+
+
+def _check_experiment(settings: Settings, files: Sequence[JudgeFile], experiment: str) -> None:
+    """Refuse files of another experiment before anything of any file is recorded."""
+    from tipbench.workflows.anchoring import is_calibration
+    from tipbench.workflows.applying import check_experiment
+    from tipbench.workflows.recording import synced_ledger
+
+    ledger = synced_ledger(settings)
+    for file in files:
+        if is_calibration(file):
+            raise BadInput(
+                f"{file.path} holds anchors, which belong to no experiment; leave out --experiment"
+            )
+        check_experiment(ledger, file, experiment)
 
 
 def _print_applied(applied: Applied) -> None:
     say(applied.sentence, style="bold")
     provisional = " (provisional: no person has judged the anchors yet)" if applied.drift.provisional else ""
-    say(f"  {applied.drift.reason}{provisional}")
+    warned = [one for one in applied.parts if one.drift.state == "warn"]
+    for one in warned:
+        say(f"  batch {one.batch_id}: {one.drift.reason}{provisional}")
+    if not warned:
+        say(f"  {applied.drift.reason}{provisional}")
 
 
 def _applied_json(applied: Applied) -> dict[str, object]:
     return {
         "batch": applied.batch_id,
+        "batches": applied.batch_ids,
         "experiment": applied.experiment,
         "judge": applied.judge,
         "new": applied.new,
@@ -209,7 +386,7 @@ def _say_next(applied: Applied, settings: Settings) -> None:
 
 
 @app.command("status")
-@settings_options(*LEDGER)
+@settings_options(*LEDGER, experiment_argument=True)
 def status_command(*, settings: Settings, as_json: AsJson = False) -> None:
     """Show what is judged and what is pending, each judge's drift, how far judges agree, and what is left
     to do.
@@ -359,7 +536,7 @@ def _day(moment_ms: int) -> str:
 
 
 @app.command("auto")
-@settings_options(*AUTO)
+@settings_options(*AUTO, of_experiment=True)
 def auto_command(
     *,
     settings: Settings,
@@ -400,7 +577,7 @@ def auto_command(
 
 
 @app.command("mcp")
-@settings_options(*LEDGER, "suite")
+@settings_options(*LEDGER, "suite", of_experiment=True)
 def mcp_command(
     *,
     settings: Settings,
@@ -421,8 +598,10 @@ def mcp_command(
     from tipbench.records import Judge
     from tipbench.workflows.desk import JudgesDesk
     from tipbench.workflows.exporting import Order
+    from tipbench.workflows.judged import judged_experiment, suite_of
     from tipbench.workflows.mcp_server import serve_mcp
 
+    suite_of(judged_experiment(settings), settings)  # a wrong --suite ends the command, not a tool call
     name = judge.strip() or "agent"
     order = Order(judge=name, kind="agent", size=size, tips_per_cell=tips_per_cell, race=race)
     serve_mcp(JudgesDesk(settings=settings, judge=Judge(id=name, kind="agent", model=model), order=order))

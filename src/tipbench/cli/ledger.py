@@ -108,7 +108,7 @@ def show_command(
 
     found, texts = one_run(settings, run)
     if as_json:
-        print_json(asdict(found) | {"prompt": texts.prompt, "raw": texts.raw})
+        print_json(asdict(found) | {"prompt": texts.prompt, "raw": texts.raw, "rubric": texts.rubric})
     else:
         _print_run(found, texts)
 

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import functools
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tipbench.errors import BadInput
 from tipbench.settings import Settings, default_of, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import Field
 
+_OF_EXPERIMENT = "the suite, built-in or a folder (default: the one that the experiment was collected with)"
+_ARGUMENT = "experiment_argument"
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", tuple: "NAME,…"}
 
 
-def settings_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of these settings (all, without names); it is called with `settings`."""
+def settings_options(
+    *names: str, experiment_argument: bool = False, of_experiment: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of these settings (all, without names); it is called with `settings`.
+
+    With `experiment_argument` the experiment may also be given as an argument. With `of_experiment` the
+    setting `suite` is empty unless the option is given: the experiment remembers it.
+    """
     rows = [row for row in table() if not names or row.name in names]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,9 +39,15 @@ def settings_options(*names: str) -> Callable[[Callable[..., None]], Callable[..
         @functools.wraps(command)
         def wrapper(**values: Any) -> None:  # noqa: ANN401 - each option has its own type
             chosen = {row.name: values.pop(row.name) for row in rows}
-            command(settings=Settings.of(chosen), **values)
+            if experiment_argument:
+                chosen["experiment"] = _one_experiment(values.pop(_ARGUMENT), chosen["experiment"])
+            settings = Settings.of(chosen)
+            if of_experiment and chosen["suite"] is None:
+                settings = replace(settings, suite="")
+            command(settings=settings, **values)
 
-        parameters = [_parameter(row) for row in rows] + own
+        parameters = [_parameter(row, of_experiment=of_experiment) for row in rows] + own
+        parameters += [_experiment_argument()] if experiment_argument else []
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapper
@@ -39,14 +55,30 @@ def settings_options(*names: str) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-def _parameter(row: Field[Any]) -> inspect.Parameter:
+def _experiment_argument() -> inspect.Parameter:
+    argument = typer.Argument(
+        metavar="EXPERIMENT", help="the same as --experiment EXPERIMENT", show_default=False
+    )
+    annotation = Annotated[str | None, argument]
+    return inspect.Parameter(_ARGUMENT, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _one_experiment(argument: str | None, option: str | None) -> str | None:
+    if argument is not None and option is not None and argument != option:
+        raise BadInput(
+            f"two experiments are given, {argument!r} and --experiment {option!r}; give one of them"
+        )
+    return option if argument is None else argument
+
+
+def _parameter(row: Field[Any], *, of_experiment: bool) -> inspect.Parameter:
     """One option. Its value arrives as text: `Settings.of` converts and checks for every interface."""
     flag = f"--{row.name.replace('_', '-')}"
     default = default_of(row)
     is_flag = isinstance(default, bool)
     option = typer.Option(
         flag,
-        help=_help(row),
+        help=_OF_EXPERIMENT if of_experiment and row.name == "suite" else _help(row),
         rich_help_panel=row.metadata["group"],
         envvar=row.metadata["env"] or None,
         metavar=None if is_flag else "|".join(row.metadata["choices"]) or _METAVARS[type(default)],

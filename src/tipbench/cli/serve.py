@@ -41,17 +41,27 @@ def serve_command(
         bool,
         typer.Option("--expose-to-the-network", help="allow a --host that other machines can reach"),
     ] = False,
+    require_token: Annotated[
+        bool,
+        typer.Option(
+            "--require-token",
+            help="tips need a token on this machine too; use it behind every proxy",
+        ),
+    ] = False,
 ) -> None:
     """Serve the pages and the API: start a bench, watch it, judge it, read the answer.
 
     The first start makes an admin token and shows it once; `tipbench token create` makes others.
-    Collections that were started here go on when this ends. An app asks for tips at /recommend and tells at
-    /reward what came of them; `--only tips` serves that alone.
+    Collections that were started here go on when this ends. An app gets tips from /recommend and sends the
+    results to /reward; `--only tips` serves that alone. Programs on this machine need no token for that,
+    unless a proxy or another host name is configured, or with `--require-token`.
 
     SIGTERM ends it with exit code 0 once all that was asked is answered, and with 130 if that takes too long.
     """
     from tipbench.workflows.service_state import ServiceConfig
 
-    config = ServiceConfig.from_environment(host=host, port=port, settings=settings, shadows=shadow or ())
+    config = ServiceConfig.from_environment(
+        host=host, port=port, settings=settings, shadows=shadow or (), require_token=require_token
+    )
     # By name: the service stands above the commands, as it is made of the API and the pages beside them.
     import_module("tipbench.service").main(config, exposed=expose, only_tips=only is Part.tips)

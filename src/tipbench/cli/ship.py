@@ -23,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("ship")(ship_command)
 
 
-@settings_options("mlflow_url", "mlflow_host_header", "suite")
+@settings_options("mlflow_url", "mlflow_host_header", "suite", of_experiment=True)
 def ship_command(
     *,
     settings: Settings,

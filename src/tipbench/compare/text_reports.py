@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipbench.compare import figures
 from tipbench.compare.leaderboard import LeaderboardRow
+from tipbench.compare.recognise import MD_MARK
 from tipbench.compare.report import Facts
 from tipbench.compare.table import report_table
 
@@ -30,7 +31,7 @@ _BEGINS_BLOCK = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
 def report_md(report: Report) -> str:
     """What must be known first, what can be said, the table, and the notes; no text is taken for Markdown."""
     blocks = [
-        f"# {_line(report.title)}",
+        f"# {_line(report.title)} {MD_MARK}",
         *(f"> **{_inline(line)}**" for line in report.first),
         *([f"**{_inline(report.headline)}**"] if report.headline else []),
         *map(_line, report.sentences),

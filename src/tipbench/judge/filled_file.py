@@ -1,7 +1,7 @@
-"""A judge's file as it comes back: read with its lines, and compared with the batch it was made from.
+"""A judge's file as it comes back: read with its lines, and compared with the batches that it was made from.
 
-The checks go in order, and the first that fails ends them: JSON, schema, batch, rubric, what is frozen, who
-judged, the scores. Each one tells all that it finds.
+The checks for JSON, schema, batches and rubric go in this order, and the first that fails ends them. Then all
+mistakes in the frozen part, in `judged_by` and in the scores are reported together.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 from tipbench.errors import JudgeFileError
 from tipbench.judge.answers import Answer, read_answer, unwritable
 from tipbench.judge.judge_file import (
-    ITEM_KEYS,
+    FILE_ITEM_KEYS,
+    FILE_KEYS,
     JUDGED_BY_KEYS,
-    KEYS,
     SCHEMA,
+    SCHEMA_SEVERAL,
     canonical,
     frozen_hash,
     frozen_part,
@@ -41,12 +42,17 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeFile:
-    """A file that is JSON of the right schema; `batch_id` says which batch to compare it with."""
+    """A file that is JSON of the right schema. `batch_ids` names the batches that it was made from."""
 
     path: Path | str
-    batch_id: str
+    batch_ids: tuple[str, ...]
     root: Node
     members: Mapping[str, Node]
+
+    @property
+    def batches_line(self) -> int:
+        """The line that names the batches."""
+        return (self.members.get("batch") or self.members["batches"]).line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +67,10 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class FilledFile:
-    """What a judge gave: an entry for every item of the batch, in its order, those skipped among them."""
+    """The judge, and an entry for every item of the file in its order, also for items without scores."""
 
     path: Path | str
-    batch_id: str
+    batch_ids: tuple[str, ...]
     rubric_hash: str
     judge: Judge
     entries: tuple[Entry, ...]
@@ -77,25 +83,28 @@ def read_file(data: bytes, *, path: Path | str) -> JudgeFile:
         raise JudgeFileError(path, [(root.line, "this is not a judge's file: it must begin with '{'")])
     members = root.value
     _raise(path, _wrong_schema(root, members))
-    return JudgeFile(path=path, batch_id=str(members["batch"].value), root=root, members=members)
+    named = members["batch"].plain() if "batch" in members else tuple(members["batches"].plain())
+    batch_ids = named if isinstance(named, tuple) else (named,)
+    return JudgeFile(path=path, batch_ids=batch_ids, root=root, members=members)
 
 
-def check_file(file: JudgeFile, batch: Batch, *, rubric_text: str, scales: Sequence[Scale]) -> FilledFile:
-    """Who judged and what they gave, once the file is known to be the batch's own with only answers added.
+def check_file(file: JudgeFile, *batches: Batch, rubric_text: str, scales: Sequence[Scale]) -> FilledFile:
+    """Return the judge and the answers of a file in which nothing but answers was added to these batches.
 
-    `rubric_text` is the rubric that the experiment has now. Nothing is returned where anything is wrong.
+    `rubric_text` is the rubric that the experiment has now. Raises a JudgeFileError with all mistakes.
     """
-    expected = json.loads(json.dumps(frozen_part(batch, rubric_text=rubric_text, scales=scales)))
-    _raise(file.path, _wrong_batch(file, batch))
-    _raise(file.path, _wrong_rubric(file, batch, rubric_text))
-    _raise(file.path, _thawed(file, expected))
-    _raise(file.path, _wrong_judge(file.members["judged_by"]))
+    expected = json.loads(json.dumps(frozen_part(*batches, rubric_text=rubric_text, scales=scales)))
+    _raise(file.path, _wrong_batches(file, batches))
+    _raise(file.path, _wrong_rubric(file, batches, rubric_text))
+    judged_by = file.members["judged_by"]
+    entries, wrong_answers = _entries(file, expected, scales)
+    _raise(file.path, [*_thawed(file, expected), *_wrong_judge(judged_by), *wrong_answers])
     return FilledFile(
         path=file.path,
-        batch_id=batch.batch_id,
-        rubric_hash=batch.rubric_hash,
-        judge=_judge(file.members["judged_by"]),
-        entries=tuple(_entries(file, expected, scales)),
+        batch_ids=file.batch_ids,
+        rubric_hash=batches[0].rubric_hash,
+        judge=_judge(judged_by),
+        entries=tuple(entries),
     )
 
 
@@ -134,13 +143,22 @@ def _wrong_schema(root: Node, members: Mapping[str, Node]) -> Iterator[Found]:
     if schema is None:
         yield root.line, f"this is not a judge's file: the key 'schema' with \"{SCHEMA}\" is missing"
         return
-    if schema.value != SCHEMA:
-        yield schema.line, f'the schema is {_shown(schema)}; this version of tipbench reads "{SCHEMA}"'
+    if schema.value not in (SCHEMA, SCHEMA_SEVERAL):
+        known = f'"{SCHEMA}" and "{SCHEMA_SEVERAL}"'
+        yield schema.line, f"the schema is {_shown(schema)}; this version of tipbench reads {known}"
         return
-    yield from _wrong_keys(root, KEYS, "the file")
-    batch = members.get("batch")
+    yield from _wrong_keys(root, FILE_KEYS[schema.value], "the file")
+    batch, batches = members.get("batch"), members.get("batches")
     if batch and not isinstance(batch.value, str):
         yield batch.line, "'batch' must be a text, as it was in the file that was exported"
+    if batches and not _are_ids(batches.plain()):
+        yield batches.line, "'batches' must be a list of different texts, as it was in the exported file"
+
+
+def _are_ids(value: object) -> bool:
+    """Whether the value is a list of different texts with at least one."""
+    texts = [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return isinstance(value, list) and 0 < len(value) == len(set(texts))
 
 
 def _wrong_keys(node: Node, wanted: Sequence[str], what: str) -> Iterator[Found]:
@@ -157,21 +175,24 @@ def _wrong_keys(node: Node, wanted: Sequence[str], what: str) -> Iterator[Found]
             yield member.line, f"{what} has the unknown key '{_cut(key)}'{near}"
 
 
-def _wrong_batch(file: JudgeFile, batch: Batch) -> Iterator[Found]:
-    if file.batch_id != batch.batch_id:
-        found = f"the file is of batch '{_cut(file.batch_id)}', not of '{batch.batch_id}'"
-        yield file.members["batch"].line, found
+def _wrong_batches(file: JudgeFile, batches: Sequence[Batch]) -> Iterator[Found]:
+    known = tuple(batch.batch_id for batch in batches)
+    if file.batch_ids != known:
+        named = _cut(", ".join(file.batch_ids))
+        yield file.batches_line, f"the file is of batch '{named}', not of '{_cut(', '.join(known))}'"
 
 
-def _wrong_rubric(file: JudgeFile, batch: Batch, rubric_text: str) -> Iterator[Found]:
+def _wrong_rubric(file: JudgeFile, batches: Sequence[Batch], rubric_text: str) -> Iterator[Found]:
     node = file.members["rubric_hash"]
-    if node.value != batch.rubric_hash:
-        yield node.line, "'rubric_hash' is not the one that was exported; put it back"
-    elif batch.rubric_hash != content_hash(rubric_text):
-        yield (
-            node.line,
-            f"the batch was made under another text of the rubric '{batch.rubric_id}'; export a new batch",
-        )
+    now = content_hash(rubric_text)
+    for batch in batches:
+        if node.value != batch.rubric_hash:
+            yield node.line, "'rubric_hash' is not the one that was exported; put it back"
+            return
+        if batch.rubric_hash != now:
+            rubric = f"another text of the rubric '{batch.rubric_id}'"
+            yield node.line, f"the batch was made under {rubric}; export a new batch"
+            return
 
 
 def _thawed(file: JudgeFile, expected: Document) -> list[Found]:
@@ -213,7 +234,8 @@ def _changed_items(node: Node, expected: Sequence[Document]) -> Iterator[Found]:
 def _changed_item(node: Node, expected: Document) -> Iterator[Found]:
     what = f"item {expected['number']}"
     members = node.value if isinstance(node.value, dict) else {}
-    yield from _wrong_keys(node, ITEM_KEYS, what)
+    keys = FILE_ITEM_KEYS[SCHEMA_SEVERAL if "batch" in expected else SCHEMA]
+    yield from _wrong_keys(node, keys, what)
     for key, value in expected.items():
         if key in members and canonical(members[key].plain()) != canonical(value):
             yield members[key].line, f"{what}: '{key}' was changed; put it back as it was exported"
@@ -268,19 +290,22 @@ def _judge(node: Node) -> Judge:
     return Judge(id=_text(node, "id").strip(), kind=kind, model=_text(node, "model").strip())
 
 
-def _entries(file: JudgeFile, expected: Document, scales: Sequence[Scale]) -> list[Entry]:
+def _entries(file: JudgeFile, expected: Document, scales: Sequence[Scale]) -> tuple[list[Entry], list[Found]]:
+    """The answers that can be read, and the mistakes in the others. Unknown ids are reported elsewhere."""
+    numbers = {item["id"]: item["number"] for item in expected["items"]}
     items = file.members["items"].value
     entries, found = [], list[Found]()
-    for node, item in zip(items if isinstance(items, list) else [], expected["items"], strict=True):
-        members = node.value if isinstance(node.value, dict) else {}
-        answer = _answer(members["judge"], scales)
+    for node in items if isinstance(items, list) else []:
+        item_id = _text(node, "id")
+        judge = node.value.get("judge") if isinstance(node.value, dict) else None
+        if item_id not in numbers or judge is None:
+            continue
+        answer = _answer(judge, scales)
         if isinstance(answer, Answer):
-            line = members["judge"].line
-            entries.append(Entry(item_id=item["id"], number=item["number"], line=line, answer=answer))
+            entries.append(Entry(item_id=item_id, number=numbers[item_id], line=judge.line, answer=answer))
         else:
-            found += [(line, f"item {item['number']}: {message}") for line, message in answer]
-    _raise(file.path, found)
-    return entries
+            found += [(line, f"item {numbers[item_id]}: {message}") for line, message in answer]
+    return entries, found
 
 
 def _answer(node: Node, scales: Sequence[Scale]) -> Answer | list[Found]:

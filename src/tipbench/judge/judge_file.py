@@ -1,7 +1,8 @@
 """The file that a judge fills in: blinded items, the rubric they are scored against, and room for scores.
 
-All but `judged_by` and the items' `judge` objects is frozen: a hash covers it, and what comes back is
-compared with the batch it was made from. The file names no experiment, no model, no prompt and no role.
+A file holds one batch or several. All but `judged_by` and the items' `judge` objects is frozen: a hash covers
+it, and `judge apply` compares the file with the batches that it was made from. The file names no experiment,
+no model, no prompt and no role.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from tipbench.records import Batch, Item, Judge
     from tipbench.suite.rubric import Scale
 
-SCHEMA = "tipbench-judge-1"
+SCHEMA = "tipbench-judge-1"  # one batch
+SCHEMA_SEVERAL = "tipbench-judge-2"  # several batches; each item names its own
 KEYS = (
     "schema",
     "instructions",
@@ -32,6 +34,8 @@ KEYS = (
     "items",
 )
 ITEM_KEYS = ("id", "number", "scenario", "context", "tip", "judge")
+FILE_KEYS = {SCHEMA: KEYS, SCHEMA_SEVERAL: tuple("batches" if key == "batch" else key for key in KEYS)}
+FILE_ITEM_KEYS = {SCHEMA: ITEM_KEYS, SCHEMA_SEVERAL: (*ITEM_KEYS[:2], "batch", *ITEM_KEYS[2:])}
 JUDGED_BY_KEYS = ("id", "kind", "model")
 
 # Line breaks and marks that change the direction of writing, which an editor would act on instead of showing.
@@ -40,29 +44,35 @@ _ACTING = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud8
 Document = dict[str, Any]
 
 
-def file_text(batch: Batch, *, rubric_text: str, scales: Sequence[Scale], judge: Judge | None = None) -> str:
+def file_text(*batches: Batch, rubric_text: str, scales: Sequence[Scale], judge: Judge | None = None) -> str:
     """The file to fill in. A text of several lines is a list of them, and each answer stands on one line."""
-    frozen = frozen_part(batch, rubric_text=rubric_text, scales=scales)
+    frozen = frozen_part(*batches, rubric_text=rubric_text, scales=scales)
     by = {"id": judge.id, "kind": judge.kind, "model": judge.model or None} if judge else {}
     blank = dict.fromkeys(answer_keys(scales))
     shown = {key: _json(value) for key, value in frozen.items() if isinstance(value, str)}
-    shown |= {key: _list(map(_json, frozen[key]), indent="  ") for key in ("instructions", "rubric")}
+    lists = frozen.keys() & {"instructions", "batches", "rubric"}
+    shown |= {key: _list(map(_json, frozen[key]), indent="  ") for key in lists}
     shown["frozen"] = _json(frozen_hash(frozen))
     shown["judged_by"] = _json({key: by.get(key) for key in JUDGED_BY_KEYS})
     shown["items"] = _list([_item_text(item, blank) for item in frozen["items"]], indent="  ")
-    return "{\n" + ",\n".join(f'  "{key}": {shown[key]}' for key in KEYS) + "\n}\n"
+    return "{\n" + ",\n".join(f'  "{key}": {shown[key]}' for key in FILE_KEYS[frozen["schema"]]) + "\n}\n"
 
 
-def frozen_part(batch: Batch, *, rubric_text: str, scales: Sequence[Scale]) -> Document:
-    """All of a batch's file that must come back as it was."""
+def frozen_part(*batches: Batch, rubric_text: str, scales: Sequence[Scale]) -> Document:
+    """The part of a judge file that must come back as it was. Item numbers count through all batches."""
+    first, several = batches[0], len(batches) > 1
+    items = [(batch, item) for batch in batches for item in batch.items]
     return {
-        "schema": SCHEMA,
+        "schema": SCHEMA_SEVERAL if several else SCHEMA,
         "instructions": _instructions(scales),
-        "batch": batch.batch_id,
-        "rubric_id": batch.rubric_id,
-        "rubric_hash": batch.rubric_hash,
+        **({"batches": [batch.batch_id for batch in batches]} if several else {"batch": first.batch_id}),
+        "rubric_id": first.rubric_id,
+        "rubric_hash": first.rubric_hash,
         "rubric": rubric_text.split("\n"),
-        "items": [_frozen_item(item, n, batch.contexts) for n, item in enumerate(batch.items, start=1)],
+        "items": [
+            _frozen_item(item, number, batch, {"batch": batch.batch_id} if several else {})
+            for number, (batch, item) in enumerate(items, start=1)
+        ],
     }
 
 
@@ -84,12 +94,13 @@ def _without_answer(item: object) -> object:
     return {key: value for key, value in item.items() if key != "judge"} if isinstance(item, dict) else item
 
 
-def _frozen_item(item: Item, number: int, contexts: Mapping[str, str]) -> Document:
+def _frozen_item(item: Item, number: int, batch: Batch, named: Mapping[str, str]) -> Document:
     return {
         "id": item.id,
         "number": number,
+        **named,
         "scenario": item.scenario_id,
-        "context": contexts[item.scenario_id].split("\n"),
+        "context": batch.contexts[item.scenario_id].split("\n"),
         "tip": item.text,
     }
 
@@ -110,10 +121,11 @@ def _instructions(scales: Sequence[Scale]) -> list[str]:
 
 
 def _item_text(item: Document, blank: Mapping[str, None]) -> str:
-    shown = {key: _json(item[key]) for key in ("id", "number", "scenario", "tip")}
+    shown = {key: _json(value) for key, value in item.items()}
     shown["context"] = _list(map(_json, item["context"]), indent=" " * 6)
     shown["judge"] = _json(blank)
-    members = ",\n".join(f'      "{key}": {shown[key]}' for key in ITEM_KEYS)
+    keys = FILE_ITEM_KEYS[SCHEMA_SEVERAL if "batch" in item else SCHEMA]
+    members = ",\n".join(f'      "{key}": {shown[key]}' for key in keys)
     return f"{{\n{members}\n    }}"
 
 

@@ -6,6 +6,7 @@ mlflow_ledger one run per cell, exactly once; shape, pins and chunks say how it 
 batches       one run per batch, and what was applied to it
 registry      MLflow's registries: prompts, and models with versions and aliases
 shipments     one model version per shipping; an alias says which is in force
+suites        one run for each text of the suite that an experiment was collected with
 notes         one run for each thing else that is worth keeping: simulations, gates
 words         how readers learn that something was written
 memory        the same without MLflow

@@ -25,6 +25,7 @@ from tipbench.records import (
     Reading,
     Run,
     Sampling,
+    SuitePlace,
     Verdict,
 )
 
@@ -74,7 +75,9 @@ def _candidates(data: list[dict[str, Any]]) -> tuple[Candidate, ...]:
 
 
 def pin_from_json(text: str) -> Pin:
-    return Pin(**json.loads(text))
+    data = json.loads(text)
+    places = tuple(SuitePlace(**one) for one in data.get("places", ()))
+    return Pin(**data | {"places": places})
 
 
 def runs_from_json(text: str) -> list[Run]:

@@ -12,7 +12,7 @@ from tipbench.ledger import codec, pins, shape, shipments
 from tipbench.ledger.batches import another_batch, checked_id, in_order, no_batch
 from tipbench.ledger.cache import Counts
 from tipbench.ledger.chunks import sha256
-from tipbench.records import ExperimentSummary, RunTexts
+from tipbench.records import ExperimentSummary, RubricText, RunTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ class MemoryLedger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pins: dict[str, Pin] = {}
+        self._suites: dict[str, Mapping[str, str]] = {}
         self._runs: dict[str, dict[str, tuple[Run, RunTexts]]] = {}
         self._batches: dict[str, dict[str, Batch]] = {}
         self._shipments: dict[str, list[Shipped]] = {}
@@ -36,12 +37,16 @@ class MemoryLedger:
     def pin(self, experiment: str, pin: Pin) -> Pin:
         held = self._pins.get(experiment)
         merged = pins.merge_pins(experiment, held, pin) if held else pin
-        self._pins[experiment] = merged
+        self._pins[experiment] = replace(merged, suites={})
+        self._suites[experiment] = {**pin.suites, **self._suites.get(experiment, {})}
         self._runs.setdefault(experiment, {})
         return merged
 
     def pinned(self, experiment: str) -> Pin | None:
         return self._pins.get(experiment)
+
+    def suite_texts(self, experiment: str) -> list[str]:
+        return list(self._suites.get(experiment, {}).values())
 
     def change_rubric(self, experiment: str, *, rubric_id: str, rubric_hash: str, rubric_text: str) -> Pin:
         self._check(experiment)
@@ -66,20 +71,27 @@ class MemoryLedger:
         if held is not None and held[0].status == "done":
             return
         run_id = held[0].run_id if held else uuid.uuid4().hex
-        texts = shape.texts_of(result)
+        pin = self._pins[experiment]
+        rubric = RubricText(id=pin.rubric_id, hash=pin.rubric_hash, text=pin.rubric_text)
+        texts = shape.texts_of(result) | shape.rubric_texts(rubric, None)
         row = shape.Row(
             run_id=run_id,
             experiment_id=experiment,
             status="FAILED" if result.error is not None else "FINISHED",
             artifact_uri="",
             params=shape.params_of(result) | ({"model": held[0].model} if held else {}),
-            tags=shape.tags_of(result),
+            tags=shape.tags_of(result) | shape.rubric_tags(rubric),
             metrics=shape.metrics_of(result),
         )
         run = shape.run_of(row, experiment=experiment, candidates=texts[shape.CANDIDATES])
         self._runs[experiment][run.key] = (
             run,
-            RunTexts(prompt=texts[shape.PROMPT], raw=texts[shape.RAW], candidates=texts[shape.CANDIDATES]),
+            RunTexts(
+                prompt=texts[shape.PROMPT],
+                raw=texts[shape.RAW],
+                candidates=texts[shape.CANDIDATES],
+                rubric=texts[shape.RUBRIC],
+            ),
         )
 
     def runs(self, experiment: str) -> list[Run]:
@@ -156,6 +168,8 @@ class MemoryLedger:
                 if run_id not in held:
                     raise shape.not_one_run(run_id, [], uri=self.uri)
                 run, texts = held[run_id]
+                if mark.rubric is not None:
+                    texts = replace(texts, rubric=mark.rubric.text)
                 self._runs[experiment][run.key] = (shape.marked(run, mark), texts)
 
     def add_shipment(self, shipped: Shipped) -> Shipped:

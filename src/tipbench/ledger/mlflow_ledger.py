@@ -19,8 +19,9 @@ from tipbench.ledger.mlflow_store import Store
 from tipbench.ledger.notes import Notes
 from tipbench.ledger.registry import Registry
 from tipbench.ledger.shipments import Shipments
+from tipbench.ledger.suites import Suites
 from tipbench.ledger.words import Words
-from tipbench.records import ExperimentSummary, RunTexts
+from tipbench.records import ExperimentSummary, RubricText, RunTexts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 REVISION = "tipbench.revision"
 MARKS = "tipbench.marks."
+_ROWS = 100
 _PROMPT_HASH = "tipbench.prompt_hash"
 
 
@@ -64,6 +66,7 @@ class MlflowLedger:
         self._marks = Words(store, MARKS)
         self._registry = Registry(store)
         self._shipments = Shipments(self._registry)
+        self._suites = Suites(store)
         self._registered: set[tuple[str, str]] = set()
 
     @property
@@ -82,6 +85,7 @@ class MlflowLedger:
         if merged != held:
             self._write_pin(found, merged)
         self._register_prompts(merged)
+        self._suites.keep(found, merged.suite_id, merged.suites)
         return merged
 
     def _write_pin(self, found: ExperimentRow, pin: Pin) -> None:
@@ -99,6 +103,10 @@ class MlflowLedger:
         found = self._experiment(experiment)
         return pins.pin_from_tags(experiment, found.tags) if found else None
 
+    def suite_texts(self, experiment: str) -> list[str]:
+        found = self._experiment(experiment)
+        return self._suites.all(found) if found else []
+
     def change_rubric(self, experiment: str, *, rubric_id: str, rubric_hash: str, rubric_text: str) -> Pin:
         found = self._existing(experiment)
         held = pins.pin_from_tags(experiment, found.tags)
@@ -115,6 +123,7 @@ class MlflowLedger:
         Cells that another home is writing are left to it for now: CellsBusy, once the others are recorded.
         """
         found = self._existing(experiment)
+        rubric = _rubric_of(pins.pin_from_tags(experiment, found.tags))
         busy: list[str] = []
         written: list[_Written] = []
         for result in shape.settled(results):
@@ -124,7 +133,7 @@ class MlflowLedger:
                 busy.extend(error.keys)
                 continue
             if held is not None:
-                written.append(self._write(held, result))
+                written.append(self._write(held, result, rubric))
         kept = self._check(found, written)
         for each in kept:
             self._end(each)
@@ -137,7 +146,7 @@ class MlflowLedger:
     def _claims(self) -> Claims:
         return Claims(self._store, writer_of(self._home))
 
-    def _write(self, held: Held, result: CellResult) -> _Written:
+    def _write(self, held: Held, result: CellResult, rubric: RubricText | None) -> _Written:
         row = held.row
         tags = shape.tags_of(result) | held.claim.tag
         if not held.fresh:
@@ -147,10 +156,15 @@ class MlflowLedger:
         new = {name: value for name, value in params.items() if name not in row.params}
         self._store.write_params(row.run_id, new, shape.metrics_of(result), at_ms=result.ended_ms)
         texts = shape.texts_of(result)
+        more: dict[str, str] = {}
+        if rubric is not None:
+            texts |= shape.rubric_texts(rubric, None)
+            more = {} if rubric.hash == result.rubric_hash else shape.rubric_tags(rubric)
         if not self._store.put_texts(row, texts):
-            more = shape.text_tags(texts)
+            more |= shape.text_tags(texts)
+        if more:
             self._store.write_tags(row.run_id, more)
-            tags |= more
+        tags |= more
         return _Written(result=result, held=held, tags=tags)
 
     def _clean(self, row: Row, tags: Mapping[str, str]) -> None:
@@ -203,6 +217,11 @@ class MlflowLedger:
         self._cache.keep(self.uri, found.experiment_id, revision, runs)
         return runs
 
+    def matching(self, experiment: str, text: str) -> set[str]:
+        """The ids of the cells that a filter of MLflow's `search_runs` finds."""
+        found = self._existing(experiment)
+        return {row.run_id for row in self._store.filtered(found.experiment_id, text)}
+
     def revision(self, experiment: str) -> str:
         found = self._experiment(experiment)
         if found is None or self._batches.under_way(found) or self._marks.under_way(found.tags):
@@ -219,13 +238,8 @@ class MlflowLedger:
         return shape.run_of(row, experiment=experiment, candidates=self._text(row, shape.CANDIDATES))
 
     def _text(self, row: Row, name: str) -> str:
-        """A long text, from tags or artifact; the empty one where the run never had it."""
-        try:
-            text = shape.text_from_tags(row, name)
-        except Damaged:
-            text = None
-        if text is None:
-            text = self._store.get_text(row, name)
+        """A long text, from tags or artifact; BadInput where it is in neither."""
+        text = self._perhaps_text(row, name)
         if text is None:
             raise BadInput(
                 f"{name} of run {row.run_id} is neither in its tags nor at {row.artifact_uri}; "
@@ -233,23 +247,41 @@ class MlflowLedger:
             )
         return text
 
+    def _perhaps_text(self, row: Row, name: str) -> str | None:
+        try:
+            text = shape.text_from_tags(row, name)
+        except Damaged:
+            text = None
+        return self._store.get_text(row, name) if text is None else text
+
     def run(self, run_id: str) -> tuple[Run, RunTexts]:
         """A run by its id, by the beginning of it (6 characters or more), or by its cell's key."""
-        row, experiment = self._one(run_id)
+        row, found = self._one(run_id)
         texts = {name: self._text(row, name) for name in (shape.PROMPT, shape.RAW, shape.CANDIDATES)}
-        run = shape.run_of(row, experiment=experiment, candidates=texts[shape.CANDIDATES])
+        run = shape.run_of(row, experiment=found.name, candidates=texts[shape.CANDIDATES])
         return run, RunTexts(
-            prompt=texts[shape.PROMPT], raw=texts[shape.RAW], candidates=texts[shape.CANDIDATES]
+            prompt=texts[shape.PROMPT],
+            raw=texts[shape.RAW],
+            candidates=texts[shape.CANDIDATES],
+            rubric=self._rubric(row, found),
         )
 
-    def _one(self, typed: str) -> tuple[Row, str]:
+    def _rubric(self, row: Row, found: ExperimentRow) -> str:
+        """The rubric of a run. A run that was recorded without it has the one of its experiment."""
+        text = self._perhaps_text(row, shape.RUBRIC)
+        if text:
+            return text
+        rubric = _rubric_of(pins.pin_from_tags(found.name, found.tags))
+        return rubric.text if rubric else ""
+
+    def _one(self, typed: str) -> tuple[Row, ExperimentRow]:
         text = shape.run_id_start(typed)
-        names = {found.experiment_id: found.name for found in self._store.experiments(tag=pins.TAG)}
-        rows = [row for row in self._store.cells_like(list(names), text) if row.is_complete]
+        every = {found.experiment_id: found for found in self._store.experiments(tag=pins.TAG)}
+        rows = [row for row in self._store.cells_like(list(every), text) if row.is_complete]
         if len(rows) != 1:
-            found = [f"{row.run_id} in {names[row.experiment_id]!r}" for row in rows]
-            raise shape.not_one_run(typed, found, uri=self.uri)
-        return rows[0], names[rows[0].experiment_id]
+            named = [f"{row.run_id} in {every[row.experiment_id].name!r}" for row in rows]
+            raise shape.not_one_run(typed, named, uri=self.uri)
+        return rows[0], every[rows[0].experiment_id]
 
     def experiments(self) -> list[ExperimentSummary]:
         found = [self._summary(row) for row in self._store.experiments(tag=pins.TAG)]
@@ -303,12 +335,30 @@ class MlflowLedger:
         if not new:
             return
         word = self._marks.begin(found)
+        self._write_rubrics(found, new)
         for run_id, mark in new.items():
             self._store.write_mark(run_id, mark)
         revision = self._revision(found, self._marks.end(found, word))
         if cached:
             now = [_marked(run, marks) for run in cached]
             self._cache.keep(self.uri, found.experiment_id, revision, now)
+
+    def _write_rubrics(self, found: ExperimentRow, marks: Mapping[str, Mark]) -> None:
+        """Store the rubric in every run whose scores now count under another one than it shows."""
+        changed = {run_id: mark.rubric for run_id, mark in marks.items() if mark.rubric is not None}
+        ids = list(changed)
+        for start in range(0, len(ids), _ROWS):
+            rows = self._store.rows(found.experiment_id, ids[start : start + _ROWS])
+            for row in rows:
+                self._write_rubric(row, changed[row.run_id])
+
+    def _write_rubric(self, row: Row, rubric: RubricText) -> None:
+        """The texts first, then the tags that name the rubric: a writer that dies in between is repeated."""
+        texts = shape.rubric_texts(rubric, self._perhaps_text(row, shape.RUBRIC))
+        in_tags = f"{shape.artifact_tag(shape.RUBRIC)}.chunks" in row.tags
+        if in_tags or not self._store.put_texts(row, texts):
+            self._store.write_tags(row.run_id, shape.text_tags(texts))
+        self._store.write_tags(row.run_id, shape.rubric_tags(rubric))
 
     def add_shipment(self, shipped: Shipped) -> Shipped:
         return self._shipments.add(shipped)
@@ -359,6 +409,12 @@ class MlflowLedger:
 
     def _not_pinned(self, name: str) -> NotFound:
         return NotFound(f"there is no experiment {name!r} at {self.uri}; it is made by being pinned")
+
+
+def _rubric_of(pin: Pin | None) -> RubricText | None:
+    if pin is None:
+        return None
+    return RubricText(id=pin.rubric_id, hash=pin.rubric_hash, text=pin.rubric_text)
 
 
 def _tags(rows: Mapping[str, Row], each: _Written) -> Mapping[str, str]:

@@ -116,6 +116,19 @@ class Store:
         by_id = self._search(experiment_ids, f"attributes.run_id LIKE '{start}%' AND {is_cell}")
         return by_id or self._search(experiment_ids, f"tags.`{KEY}` LIKE '{start}%' AND {is_cell}")
 
+    def filtered(self, experiment_id: str, text: str) -> list[Row]:
+        """The cells that a filter of MLflow's finds; BadInput where MLflow cannot read it."""
+        if not text.strip():
+            return self.cells(experiment_id)
+        try:
+            _mlflow().parse_filter(text)
+        except Exception as error:  # noqa: BLE001 - the parser raises whatever its libraries do
+            raise _bad_filter(text, str(error)) from None
+        try:
+            return self._search([experiment_id], f"tags.`{KIND}` = 'cell' AND {text}")
+        except BadInput as error:
+            raise _bad_filter(text, str(error)) from None
+
     def rows(self, experiment_id: str, run_ids: Sequence[str]) -> list[Row]:
         names = ", ".join(f"'{run_id}'" for run_id in run_ids)
         return self._search([experiment_id], f"attributes.run_id IN ({names})") if run_ids else []
@@ -191,7 +204,7 @@ class Store:
     def put_texts(self, row: Row, texts: Mapping[str, str]) -> bool:
         """Keep the texts as artifacts; False where the run's artifacts are out of reach from here."""
         if self._is_local(row):
-            return artifact_files.write(row.artifact_uri, texts)
+            return artifact_files.write(row.artifact_uri, texts, moved_to=self._artifacts / row.run_id)
         if not self._is_served(row):
             return False
         try:
@@ -307,6 +320,14 @@ class Store:
             return ask(self._client)
 
 
+def _bad_filter(text: str, reason: str) -> BadInput:
+    said = " ".join(reason.split()).rstrip(".")
+    return BadInput(
+        f"filter {text!r} cannot be read by MLflow ({said}); write one such as "
+        "\"metrics.composite > 12 and params.model = 'gemma3:1b'\""
+    )
+
+
 def _row(run: Any) -> Row:  # noqa: ANN401 - MLflow's own class
     return Row(
         run_id=run.info.run_id,
@@ -350,6 +371,7 @@ class _Mlflow:
     host_creds: Any
     http_request: Any
     migrations: Path
+    parse_filter: Callable[[str], object]
 
 
 @cache
@@ -368,6 +390,7 @@ def _mlflow() -> _Mlflow:
         from mlflow.exceptions import MlflowException
         from mlflow.utils.credentials import get_default_host_creds
         from mlflow.utils.rest_utils import http_request
+        from mlflow.utils.search_utils import SearchUtils
         from sqlalchemy.exc import SQLAlchemyError
     for noisy in ("mlflow", "alembic", "git", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
@@ -380,6 +403,7 @@ def _mlflow() -> _Mlflow:
         host_creds=get_default_host_creds,
         http_request=http_request,
         migrations=Path(mlflow.__file__).parent / "store" / "db_migrations",
+        parse_filter=SearchUtils.parse_search_filter,
     )
 
 

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import BadInput, PinConflict
 from tipbench.ledger.chunks import CHUNK, Damaged, sha256, storable
-from tipbench.records import Pin
+from tipbench.records import Pin, SuitePlace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TAG = "tipbench.pin"
+_MOST_PLACES = 20
 _WAY_OUT = "give what changed a new version, or use a new experiment"
 
 
 def merge_pins(experiment: str, held: Pin, new: Pin) -> Pin:
-    """The held pin and the ids that `new` adds to it; a PinConflict names every id whose text changed."""
+    """The held pin and what `new` adds to it; a PinConflict names every id whose text changed."""
     problem = _other(held, new)
     changed = _changed("prompt", held.prompts, new.prompts)
     changed += _changed("scenario", held.scenarios, new.scenarios)
@@ -35,7 +36,18 @@ def merge_pins(experiment: str, held: Pin, new: Pin) -> Pin:
         prompts={**held.prompts, **new.prompts},
         scenarios={**held.scenarios, **new.scenarios},
         templates={**held.templates, **new.templates},
+        places=_merged_places(held.places, new.places),
+        suites={**held.suites, **new.suites},
     )
+
+
+def _merged_places(held: tuple[SuitePlace, ...], new: tuple[SuitePlace, ...]) -> tuple[SuitePlace, ...]:
+    """The newest first, each place once with its latest hash; unchanged where nothing in `new` is new."""
+    if set(new) <= set(held):
+        return held
+    by_place = {one.place: one for one in reversed((*new, *held))}
+    first = dict.fromkeys(one.place for one in (*new, *held))
+    return tuple(by_place[place] for place in first)[:_MOST_PLACES]
 
 
 def with_rubric_of(held: Pin, new: Pin) -> Pin:
@@ -63,7 +75,10 @@ def pin_tags(pin: Pin) -> tuple[dict[str, str], dict[str, str]]:
     Parts are named by their content, so writing them disturbs no pin that is being read, and a writer
     that dies before the last tag has changed nothing.
     """
-    ids = json.dumps({"prompts": dict(pin.prompts), "scenarios": dict(pin.scenarios)}, sort_keys=True)
+    held: dict[str, object] = {"prompts": dict(pin.prompts), "scenarios": dict(pin.scenarios)}
+    if pin.places:
+        held["places"] = [[one.place, one.hash] for one in pin.places]
+    ids = json.dumps(held, sort_keys=True)
     ids_parts, ids_at = _parts(ids)
     text_parts, text_at = _parts(storable(pin.rubric_text))
     head = {
@@ -110,6 +125,7 @@ def pin_from_tags(experiment: str, tags: Mapping[str, str]) -> Pin | None:
             rubric_text=_joined(tags, head["rubric_text"]),
             prompts=ids["prompts"],
             scenarios=ids["scenarios"],
+            places=tuple(SuitePlace(place=place, hash=hashed) for place, hashed in ids.get("places", ())),
         )
     except (Damaged, KeyError, TypeError, ValueError):
         raise BadInput(

@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any, cast
 from tipbench.errors import BadInput, NotFound
 from tipbench.ledger import chunks
 from tipbench.ledger.codec import candidates_from_json, candidates_to_json
-from tipbench.records import Run, Sampling
+from tipbench.records import Run, Sampling, content_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tipbench.records import CellResult, Cut, How, Mark, Message
+    from tipbench.records import CellResult, Cut, How, Mark, Message, RubricText
 
 KEY = "tipbench.cell"
 KIND = "tipbench.kind"
 ERROR = "tipbench.error"
 STARTED = "tipbench.started_ms"
 PENDING = "judge_pending"
+RUBRIC_ID = "tipbench.rubric_id"
+RUBRIC_HASH = "tipbench.rubric_hash"
 CANDIDATES = "candidates.json"
 PROMPT = "prompt.txt"
 RAW = "raw.txt"
+RUBRIC = "rubric.md"
 THINKING = "thinking.txt"
 
 _LISTED = "`tipbench experiments NAME` lists the runs of an experiment"
@@ -157,6 +160,21 @@ def prompt_text(messages: Sequence[Message]) -> str:
     return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
 
+def rubric_tags(rubric: RubricText) -> dict[str, str]:
+    """The tags of a run whose scores count under another rubric than the one in its params."""
+    return {RUBRIC_ID: chunks.storable(rubric.id), RUBRIC_HASH: rubric.hash}
+
+
+def rubric_texts(rubric: RubricText, held: str | None) -> dict[str, str]:
+    """The texts to store in a run that goes over to `rubric`. `held` is the `rubric.md` it has now.
+
+    The earlier text stays beside the new one, named by the beginning of its hash.
+    """
+    text = chunks.storable(rubric.text)
+    earlier = {} if held in (None, "", text) else {f"rubric-{content_hash(held)[:12]}.md": str(held)}
+    return earlier | {RUBRIC: text}
+
+
 def text_tags(texts: Mapping[str, str]) -> dict[str, str]:
     tags: dict[str, str] = {}
     for name, text in texts.items():
@@ -206,8 +224,8 @@ def _identity(row: Row) -> dict[str, Any]:
         "n_tips": int(params["n_tips"]),
         "sampling": _sampling_of(row),
         "suite_id": params["suite_id"],
-        "rubric_id": params["rubric_id"],
-        "rubric_hash": params["rubric_hash"],
+        "rubric_id": row.tags.get(RUBRIC_ID, params["rubric_id"]),
+        "rubric_hash": row.tags.get(RUBRIC_HASH, params["rubric_hash"]),
     }
 
 
@@ -267,7 +285,10 @@ def marked(run: Run, mark: Mark) -> Run:
     """The run once it is marked; a number that is not known any more is gone."""
     numbers = {**run.metrics, **mark_numbers(mark)}
     known = {name: value for name, value in numbers.items() if math.isfinite(value)}
-    return replace(run, metrics=known, judge_pending=mark.judge_pending)
+    now = replace(run, metrics=known, judge_pending=mark.judge_pending)
+    return (
+        now if mark.rubric is None else replace(now, rubric_id=mark.rubric.id, rubric_hash=mark.rubric.hash)
+    )
 
 
 def one_per_key(runs: Iterable[Run]) -> list[Run]:

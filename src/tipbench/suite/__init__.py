@@ -6,12 +6,13 @@ from tipbench.suite.check import check_suite
 from tipbench.suite.create import new_suite
 from tipbench.suite.formula import Formula, parse_formula
 from tipbench.suite.importing import Imported, import_scenarios
-from tipbench.suite.load import SHIPPED, load_suite
+from tipbench.suite.load import SHIPPED, load_suite, place_of
 from tipbench.suite.problems import Problem
 from tipbench.suite.prompt import Output, Prompt
 from tipbench.suite.reply import Reply, ReplyKind
 from tipbench.suite.rubric import Flag, Limit, Rubric, Scale
 from tipbench.suite.scenario import Scenario
+from tipbench.suite.stored import stored_text, suite_from_texts
 from tipbench.suite.suite import Suite, render
 
 __all__ = [
@@ -38,7 +39,10 @@ __all__ = [
     "new_suite",
     "normalised",
     "parse_formula",
+    "place_of",
     "read_anchor_bank",
     "render",
+    "stored_text",
+    "suite_from_texts",
     "write_anchor_bank",
 ]

@@ -74,6 +74,13 @@ def load_suite(name_or_path: str | os.PathLike[str]) -> Suite:
     return suite
 
 
+def place_of(suite: Suite) -> str:
+    """Where to find the suite again: the name of a built-in one, which an upgrade may move, or the folder."""
+    if suite.id in SHIPPED and suite.path == shipped_folder(suite.id).path:
+        return suite.id
+    return str(suite.path.absolute())
+
+
 def find_suite(name_or_path: str | os.PathLike[str]) -> Folder:
     """The folder meant: a name that ships goes before a folder of that name, unless written as a path."""
     name = os.fspath(name_or_path)

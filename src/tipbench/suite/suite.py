@@ -32,7 +32,8 @@ T = TypeVar("T")
 class Suite:
     """A rubric, prompt versions and scenarios; the hash covers all of them, but no title and no path.
 
-    Nor does it cover the anchors, which change nothing that is generated.
+    Nor does it cover the anchors, which change nothing that is generated. `is_stored` says that it was read
+    from an experiment: `path` is then no folder.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Suite:
     num_predict: int
     hash: str
     anchors: tuple[Anchor, ...] = ()
+    is_stored: bool = False
 
     def prompt(self, prompt_id: str) -> Prompt:
         return _found(prompt_id, self._prompts, what=f"prompt in the suite '{self.id}'")

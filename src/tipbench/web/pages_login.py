@@ -1,4 +1,7 @@
-"""Coming in and going out. A token is traded for a cookie; the pages never see the token again."""
+"""Log in and log out. A token is traded for a cookie; the pages never see the token again.
+
+The cookie is SameSite=Lax, so that a link in a mail opens its page. Changes check Origin and Sec-Fetch-Site.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def log_in(
         cookie,
         max_age=SESSION_MS // 1000,
         httponly=True,
-        samesite="strict",
+        samesite="lax",
         secure=request.url.scheme == "https",
     )
     return answer
@@ -72,7 +75,7 @@ def log_out(request: Request) -> Response:
         service.access.log_out(request.state.principal, now_ms=now_ms())
         service.audit(request.state.principal, "logout")
     answer = RedirectResponse("/login", status_code=303)
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    answer.delete_cookie(COOKIE, httponly=True, samesite="lax")
     return answer
 
 

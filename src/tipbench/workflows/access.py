@@ -6,10 +6,13 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from tipbench.errors import TipbenchError
@@ -25,6 +28,9 @@ SESSION_MS = 12 * 3600 * 1000
 _WINDOW_MS = 60_000
 _MOST_BY_ADDRESS = 5
 _MOST_OVERALL = 50
+_LOCAL_HOST = re.compile(rb"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]*)?", re.IGNORECASE)
+_FORWARDING = frozenset({b"forwarded", b"x-real-ip", b"via"})
+_FORWARDING_PREFIX = b"x-forwarded"
 
 
 class NotAllowed(TipbenchError):
@@ -212,3 +218,37 @@ def check_host(host: str, *, allowed: Collection[str]) -> None:
         raise NotAllowed(
             f"this service is not known as {name!r}; add it to TIPBENCH_ALLOWED_HOSTS if it is", status=421
         )
+
+
+def is_local_request(scope: Mapping[str, Any]) -> bool:
+    """Whether a request comes directly from this machine, by what its ASGI scope shows.
+
+    The client address and every Host are loopback, and no header of a proxy is there.
+    """
+    client = scope.get("client")
+    if not client or not is_loopback(client[0]):
+        return False
+    has_host = False
+    for name, value in scope["headers"]:
+        if name in _FORWARDING or name.startswith(_FORWARDING_PREFIX):
+            return False
+        if name == b"host":
+            has_host = True
+            if not _LOCAL_HOST.fullmatch(value):
+                return False
+    return has_host
+
+
+@lru_cache(maxsize=1000)
+def is_loopback(address: str) -> bool:
+    """Whether an IP address is in 127.0.0.0/8, ::1, or one of the former within IPv6."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether a host name, with or without a port, can only mean this machine."""
+    return _LOCAL_HOST.fullmatch(host.encode(errors="replace")) is not None or is_loopback(host.strip("[]"))

@@ -7,6 +7,7 @@ home, one file for each text of a rubric, and goes before it.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,14 @@ from tipbench.errors import BadInput, NotFound, Unavailable
 from tipbench.judge.arrange import arranged
 from tipbench.judge.candidates import candidate_key
 from tipbench.judge.compose import blind_id
-from tipbench.judge.filled_file import check_file, read_file
+from tipbench.judge.filled_file import check_file
 from tipbench.judge.judge_file import file_text
 from tipbench.judge.scoring import slot_texts
 from tipbench.judge.verdicts import latest
 from tipbench.records import Batch, Item, Judge, content_hash
-from tipbench.settings import home
+from tipbench.settings import Settings, home
 from tipbench.suite import (
+    SHIPPED,
     Anchor,
     Reference,
     load_suite,
@@ -30,15 +32,17 @@ from tipbench.suite import (
     read_anchor_bank,
     write_anchor_bank,
 )
-from tipbench.workflows.applying import file_bytes
+from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.judged import PEOPLE, judged_experiment, suite_of
+from tipbench.workflows.recording import synced_ledger
+from tipbench.workflows.remembered_suite import remembered_suite
 from tipbench.workflows.whole_files import check_free, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from tipbench.judge.filled_file import JudgeFile
     from tipbench.records import Verdict
-    from tipbench.settings import Settings
     from tipbench.suite import Suite
 
 PREFIX = "anchors-"
@@ -90,8 +94,15 @@ class Bank:
         return sum(anchor.by_people for anchor in self.anchors)
 
 
-def list_anchors(settings: Settings) -> Bank:
-    suite = load_suite(settings.suite)
+def _suite(settings: Settings, experiment: str = "") -> Suite:
+    """The suite of an experiment, or the one that the settings name."""
+    if experiment:
+        return suite_of(judged_experiment(replace(settings, experiment=experiment)), settings)
+    return load_suite(settings.suite or Settings.suite)
+
+
+def list_anchors(settings: Settings, *, experiment: str = "") -> Bank:
+    suite = _suite(settings, experiment)
     return Bank(
         suite_id=suite.id, rubric_id=suite.rubric.id, anchors=anchors_of(suite), path=bank_path(suite)
     )
@@ -160,9 +171,11 @@ def _spread(anchors: Sequence[Anchor], most: int) -> list[Anchor]:
     return [ordered[round(n * (len(ordered) - 1) / max(most - 1, 1))] for n in range(most)]
 
 
-def export_anchors(settings: Settings, *, judge: str, out: str, force: bool = False) -> int:
+def export_anchors(
+    settings: Settings, *, judge: str, out: str, force: bool = False, experiment: str = ""
+) -> int:
     """Write a judge file with every anchor of a suite, for a person to say what they are worth."""
-    suite = load_suite(settings.suite)
+    suite = _suite(settings, experiment)
     batch = calibration_batch(suite)
     if not batch.items:
         raise NotFound(
@@ -212,22 +225,50 @@ def _in_order(items: Sequence[Item], named: str) -> list[Item]:
     return arranged(items, rng=random.Random(named)) if items else []  # noqa: S311 - the same each time
 
 
-def is_calibration(path: str) -> bool:
-    """Whether a judge's file holds a bank's anchors rather than a batch of an experiment."""
-    return read_file(file_bytes(path), path=path).batch_id.startswith(PREFIX)
+def is_calibration(file: JudgeFile) -> bool:
+    """Whether a judge's file holds a bank's anchors rather than batches of an experiment."""
+    return file.batch_ids[0].startswith(PREFIX)
 
 
-def apply_anchors(settings: Settings, path: str) -> Grown:
-    """Take in the scores that somebody gave the anchors: people's take the place of all others."""
-    suite = load_suite(settings.suite)
-    filled = read_file(file_bytes(path), path=path)
-    batch = calibration_batch(suite)
-    if filled.batch_id != batch.batch_id:
+def _suites(settings: Settings) -> Iterator[Suite]:
+    """The suite that the settings name; without one the built-in suites, then those of all experiments."""
+    if settings.suite:
+        yield load_suite(settings.suite)
+        return
+    yield from map(load_suite, SHIPPED)
+    with suppress(Unavailable):  # the built-in suites need no ledger
+        yield from _of_experiments(settings)
+
+
+def _of_experiments(settings: Settings) -> Iterator[Suite]:
+    ledger = synced_ledger(settings)
+    for entry in ledger.experiments():
+        pin = ledger.pinned(entry.name)
+        if pin is not None and pin.places:
+            rubric = rubric_from_text(pin.rubric_text, name=f"the rubric of experiment {entry.name!r}")
+            with suppress(BadInput):
+                yield remembered_suite(ledger, entry.name, pin, rubric)
+
+
+def apply_anchors(settings: Settings, filled: JudgeFile) -> Grown:
+    """Store the scores of a filled-in anchor file. Scores by people replace all others.
+
+    Suites with the same anchors under the same rubric each get the scores.
+    """
+    same = {
+        one.id: one for one in _suites(settings) if filled.batch_ids == (calibration_batch(one).batch_id,)
+    }
+    if not same:
         raise BadInput(
-            f"{path} holds the anchors of another suite, or of a bank that has changed since; give the "
-            "suite with "
-            "--suite, or export them again: tipbench judge anchors export"
+            f"{filled.path} holds the anchors of another suite, or of a bank that has changed since; give "
+            "the suite with --suite, or export them again: tipbench judge anchors export"
         )
+    grown = [_calibrated(suite, filled) for suite in same.values()]
+    return grown[0]
+
+
+def _calibrated(suite: Suite, filled: JudgeFile) -> Grown:
+    batch = calibration_batch(suite)
     judged = check_file(filled, batch, rubric_text=suite.rubric.text, scales=suite.rubric.scales)
     by_id = {item.id: item for item in batch.items}
     known = {anchor.id: anchor for anchor in anchors_of(suite)}
@@ -242,5 +283,5 @@ def apply_anchors(settings: Settings, path: str) -> Grown:
         if entry.answer.scores is not None
     ]
     if not more:
-        raise BadInput(f"{path} has no scores yet; fill in the judge fields first")
+        raise BadInput(f"{filled.path} has no scores yet; fill in its judge fields")
     return Grown(added=len(more), path=_keep(suite, more))

@@ -1,5 +1,7 @@
-"""`judge apply`: a filled-in file becomes verdicts, all of it or nothing, once the hidden items speak for
-it.
+"""`judge apply`: record the verdicts of a filled-in judge file.
+
+A mistake in the file refuses the whole file. The gate checks each batch by its hidden items: it rejects a
+batch alone, and the other batches of the file are recorded.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipbench.errors import BadInput, CheckFailed
+from tipbench.errors import BadInput, CheckFailed, JudgeFileError
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.judge.gate import check_drift, history_of
 from tipbench.records import Application, Verdict, content_hash
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from tipbench.judge.answers import Answer
     from tipbench.judge.filled_file import FilledFile, JudgeFile
-    from tipbench.judge.gate import Drift
+    from tipbench.judge.gate import Drift, Past
     from tipbench.records import Batch, Item, Judge, Ledger
     from tipbench.settings import Settings
     from tipbench.workflows.judged import Judged
@@ -32,10 +34,11 @@ _MOST_ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What an application came to. `drift` says what the hidden items show of the judge.
+    """The result of an application. `drift` says what the hidden items show of the judge.
 
     `new` and `changed` verdicts were added, `unchanged` ones were there before, `skipped` items have no
-    scores yet. `state` is the experiment with them.
+    scores yet. `state` is the experiment with them. Where a file holds several batches, `parts` has the
+    result of each, and `drift` is the worst of theirs.
     """
 
     batch_id: str
@@ -47,6 +50,12 @@ class Applied:
     skipped: int
     drift: Drift
     state: Judged
+    parts: tuple[Applied, ...] = ()
+
+    @property
+    def batch_ids(self) -> list[str]:
+        """The recorded batches."""
+        return [one.batch_id for one in self.parts] or [self.batch_id]
 
     @property
     def pending(self) -> int:
@@ -54,38 +63,162 @@ class Applied:
         return len(self.state.waiting())
 
     @property
-    def sentence(self) -> str:
+    def counts(self) -> str:
+        """`12 new, 3 skipped`."""
         parts = [
             f"{self.new} new",
             f"{self.changed} changed",
             f"{self.unchanged} unchanged",
             f"{self.skipped} skipped",
         ]
-        said = ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing in it"
-        return f"batch {self.batch_id} of {self.experiment}, judged by {self.judge}: {said}"
+        return ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing in it"
+
+    @property
+    def sentence(self) -> str:
+        what = f"{len(self.parts)} batches" if len(self.parts) > 1 else f"batch {self.batch_id}"
+        return f"{what} of {self.experiment}, judged by {self.judge}: {self.counts}"
+
+
+class BatchesRejected(CheckFailed):
+    """The gate rejected batches of a file. `rejected` has the reason of each, `applied` the other batches."""
+
+    def __init__(
+        self, path: Path | str, rejected: Mapping[str, CheckFailed], applied: Applied | None
+    ) -> None:
+        others = applied.batch_ids if applied else []
+        rest = f"the other {len(others)} of {len(others) + len(rejected)} batches of {path} are recorded"
+        counts = f"{rest}: {applied.counts}" if applied else f"no batch of {path} is recorded"
+        super().__init__("\n".join([*map(str, rejected.values()), counts]))
+        self.rejected = rejected
+        self.applied = applied
 
 
 def apply_file(
     settings: Settings, path: str, *, rejudge: bool = False, accept_drift: bool = False
 ) -> Applied:
-    """Apply a judge's file. The same file again changes nothing; a rejected one is CheckFailed."""
-    file = read_file(file_bytes(path), path=path)
+    """Apply a judge's file. The same file again changes nothing. Raises CheckFailed for a rejected batch."""
+    file = read_judge_file(path)
     return apply_read(synced_ledger(settings), file, rejudge=rejudge, accept_drift=accept_drift)
 
 
 def apply_read(
     ledger: Ledger, file: JudgeFile, *, rejudge: bool = False, accept_drift: bool = False
 ) -> Applied:
-    """Apply a judge's file that was read, to the batch in this ledger that it belongs to."""
-    state = read_judged(ledger, ledger.batch(file.batch_id).experiment)
-    batch = next(one for one in state.batches if one.batch_id == file.batch_id)
-    filled = check_file(file, batch, rubric_text=state.rubric.text, scales=state.rubric.scales)
-    _check_taker(batch, filled)
+    """Apply a judge's file that was read, to the batches in this ledger that it was made from."""
+    state, batches = batches_of(ledger, file)
+    filled = check_file(file, *batches, rubric_text=state.rubric.text, scales=state.rubric.scales)
+    for batch in batches:
+        _check_taker(batch, filled)
+    return apply_filled(state, batches, filled, rejudge=rejudge, accept_drift=accept_drift)
+
+
+def batches_of(ledger: Ledger, file: JudgeFile) -> tuple[Judged, list[Batch]]:
+    """The experiment of a judge's file and its batches. Raises NotFound if the ledger does not have them."""
+    state = read_judged(ledger, ledger.batch(file.batch_ids[0]).experiment)
+    known = {batch.batch_id: batch for batch in state.batches}
+    strange = [batch_id for batch_id in file.batch_ids if batch_id not in known]
+    if strange:
+        raise JudgeFileError(
+            file.path,
+            [
+                (file.batches_line, f"there is no batch {name!r}; give it the id that was exported")
+                for name in strange
+            ],
+        )
+    return state, [known[batch_id] for batch_id in file.batch_ids]
+
+
+def check_experiment(ledger: Ledger, file: JudgeFile, experiment: str) -> None:
+    """Raise BadInput if the batches of a judge's file belong to another experiment."""
+    found = ledger.batch(file.batch_ids[0]).experiment
+    if found != experiment:
+        raise BadInput(
+            f"{file.path} was exported from experiment {found!r}, and --experiment is {experiment!r}; "
+            f"nothing is recorded: give a file of {experiment!r}, or leave --experiment out"
+        )
+
+
+def apply_filled(
+    state: Judged,
+    batches: Sequence[Batch],
+    filled: FilledFile,
+    *,
+    rejudge: bool = False,
+    accept_drift: bool = False,
+) -> Applied:
+    """Record the answers of a checked file.
+
+    Raises CheckFailed if the gate rejected a batch, after the other batches are recorded.
+    """
     answers = {entry.item_id: entry.answer for entry in filled.entries if entry.answer.scores is not None}
-    lines = {entry.item_id: f"{file.path}:{entry.line}: item {entry.number}" for entry in filled.entries}
-    return apply_answers(
-        state, batch, filled.judge, answers, lines=lines, rejudge=rejudge, accept_drift=accept_drift
+    lines = {entry.item_id: f"{filled.path}:{entry.line}: item {entry.number}" for entry in filled.entries}
+    if len(batches) == 1:
+        return apply_answers(
+            state, batches[0], filled.judge, answers, lines=lines, rejudge=rejudge, accept_drift=accept_drift
+        )
+    by_batch = [
+        (batch, {item.id: answers[item.id] for item in batch.items if item.id in answers})
+        for batch in batches
+    ]
+    if not rejudge:
+        sorted_out = [_sorted(state, batch, filled.judge, given) for batch, given in by_batch]
+        _check_conflicts([item for one in sorted_out for item in one.conflicts], filled.judge, lines)
+    return _apply_each(state, by_batch, filled, lines=lines, rejudge=rejudge, accept_drift=accept_drift)
+
+
+def _apply_each(
+    state: Judged,
+    by_batch: Sequence[tuple[Batch, Mapping[str, Answer]]],
+    filled: FilledFile,
+    *,
+    lines: Mapping[str, str],
+    rejudge: bool,
+    accept_drift: bool,
+) -> Applied:
+    """Apply the batches of a file one by one. The runs are marked once, at the end."""
+    done: list[Applied] = []
+    rejected: dict[str, CheckFailed] = {}
+    for batch, answers in by_batch:
+        try:
+            one = apply_answers(
+                state,
+                batch,
+                filled.judge,
+                answers,
+                lines=lines,
+                rejudge=rejudge,
+                accept_drift=accept_drift,
+                mark_runs=False,
+            )
+        except CheckFailed as error:
+            rejected[batch.batch_id] = error
+            continue
+        state = one.state
+        done.append(one)
+    applied = _together([replace(one, state=_marked(state)) for one in done]) if done else None
+    if rejected or applied is None:
+        raise BatchesRejected(filled.path, rejected, applied)
+    return applied
+
+
+def _together(done: Sequence[Applied]) -> Applied:
+    """The results of several batches of one file as one."""
+    states = ("off", "unchecked", "ok", "warn", "reject")
+    return replace(
+        done[-1],
+        batch_id=", ".join(one.batch_id for one in done),
+        new=sum(one.new for one in done),
+        changed=sum(one.changed for one in done),
+        unchanged=sum(one.unchanged for one in done),
+        skipped=sum(one.skipped for one in done),
+        drift=max((one.drift for one in done), key=lambda drift: states.index(drift.state)),
+        parts=tuple(done),
     )
+
+
+def read_judge_file(path: str) -> JudgeFile:
+    """Read a judge's file from disk; it is not compared with its batches yet."""
+    return read_file(file_bytes(path), path=path)
 
 
 def file_bytes(path: str) -> bytes:
@@ -116,19 +249,20 @@ def apply_answers(
     lines: Mapping[str, str],
     rejudge: bool = False,
     accept_drift: bool = False,
+    mark_runs: bool = True,
 ) -> Applied:
-    """Add what a judge gave for a batch. `lines` says for each item where its answer stands, for messages."""
-    items = {item.id: item for item in batch.items}
-    sorted_out = _Sorted(state, batch, judge)
-    for item_id, answer in answers.items():
-        sorted_out.add(items[item_id], answer)
-    if sorted_out.conflicts and not rejudge:
-        raise BadInput(_conflict_sentence(sorted_out.conflicts, judge, lines))
+    """Add a judge's answers for a batch. `lines` says for each item where its answer stands, for messages.
+
+    With `mark_runs` False the caller marks the runs later.
+    """
+    sorted_out = _sorted(state, batch, judge, answers)
+    if not rejudge:
+        _check_conflicts(sorted_out.conflicts, judge, lines)
     drift = check_drift(
         batch,
         judge=judge,
         scores_by_item_id=sorted_out.hidden_so_far,
-        history=history_of(state.batches, judge),
+        history=_history(state, batch, judge, is_new=sorted_out.is_new),
         scales=state.rubric.scales,
         accept_drift=accept_drift,
     )
@@ -137,7 +271,7 @@ def apply_answers(
     application = sorted_out.application(drift)
     if application is not None:
         state.ledger.commit(batch, application)
-    state = _marked(state)
+    state = _marked(state) if mark_runs else _with(state, batch, application)
     return Applied(
         batch_id=batch.batch_id,
         experiment=state.experiment,
@@ -148,6 +282,39 @@ def apply_answers(
         skipped=len(batch.items) - len(answers),
         drift=drift,
         state=state,
+    )
+
+
+def _sorted(state: Judged, batch: Batch, judge: Judge, answers: Mapping[str, Answer]) -> _Sorted:
+    items = {item.id: item for item in batch.items}
+    sorted_out = _Sorted(state, batch, judge)
+    for item_id, answer in answers.items():
+        sorted_out.add(items[item_id], answer)
+    return sorted_out
+
+
+def _check_conflicts(conflicts: Sequence[Item], judge: Judge, lines: Mapping[str, str]) -> None:
+    if conflicts:
+        raise BadInput(_conflict_sentence(conflicts, judge, lines))
+
+
+def _history(state: Judged, batch: Batch, judge: Judge, *, is_new: bool) -> list[Past]:
+    """The judge's earlier batches. An application without anything new is checked as it was the first time.
+
+    Otherwise a batch that was accepted could be rejected later, because of batches that came after it.
+    """
+    every = history_of(state.batches, judge)
+    own = [place for place, past in enumerate(every) if past.batch_id == batch.batch_id]
+    return every if is_new or not own else every[: own[-1] + 1]
+
+
+def _with(state: Judged, batch: Batch, application: Application | None) -> Judged:
+    """The experiment with an application that was committed, without asking the ledger."""
+    if application is None:
+        return state
+    grown = replace(batch, applications=(*batch.applications, application))
+    return replace(
+        state, batches=tuple(grown if one.batch_id == batch.batch_id else one for one in state.batches)
     )
 
 
@@ -223,6 +390,11 @@ class _Sorted:
         self._hidden[item.id] = dict(scores)
 
     @property
+    def is_new(self) -> bool:
+        """Whether anything is to be recorded."""
+        return bool(self._verdicts or self._hidden)
+
+    @property
     def new(self) -> int:
         return len(self._verdicts) + len(self._hidden) - len(self.conflicts)
 
@@ -232,7 +404,7 @@ class _Sorted:
 
     def application(self, drift: Drift) -> Application | None:
         """What is to be committed; None where there is nothing new."""
-        if not self._verdicts and not self._hidden:
+        if not self.is_new:
             return None
         verdicts = tuple(replace(one, drift_z=drift.z) for one in self._verdicts)
         # The same answers after the same history have the same id: a retry overwrites its own remains.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tipbench.errors import NotFound
-from tipbench.settings import Settings
+from tipbench.ledger import open_ledger
+from tipbench.settings import Settings, home
 from tipbench.suite.problems import did_you_mean, listed
 from tipbench.workflows.recording import synced_ledger
 
@@ -44,11 +45,32 @@ def pin_of(ledger: Ledger, experiment: str) -> Pin:
 
 
 def runs(
-    experiment: str, *, mlflow_url: str | None = None, mlflow_host_header: str | None = None
+    experiment: str,
+    *,
+    model: str | None = None,
+    prompt: str | None = None,
+    judge_pending: bool | None = None,
+    filter: str | None = None,  # noqa: A002 - the name that MLflow's users know
+    mlflow_url: str | None = None,
+    mlflow_host_header: str | None = None,
 ) -> list[Run]:
-    """All cells of an experiment, oldest first, with their candidates: one bulk read, cached by revision.
+    """The cells of an experiment, oldest first, with their candidates: one bulk read, cached by revision.
 
-    Raises NotFound for an experiment that is not there.
+    `model`, `prompt` and `judge_pending` keep the cells that have exactly this value; None keeps all.
+    `filter` is a filter of MLflow's `search_runs`, such as `metrics.composite > 12`: it costs one more read.
+    Raises NotFound for an experiment that is not there, and BadInput for a filter that MLflow cannot read.
     """
     where = {"mlflow_url": mlflow_url, "mlflow_host_header": mlflow_host_header}
-    return runs_in(Settings.of({"experiment": experiment, **where}))
+    settings = Settings.of({"experiment": experiment, **where})
+    found = [
+        run
+        for run in runs_in(settings)
+        if model in {None, run.model}
+        and prompt in {None, run.prompt_id}
+        and judge_pending in {None, run.judge_pending}
+    ]
+    if filter is None:
+        return found
+    ledger = open_ledger(settings.mlflow_url, home=home(), host_header=settings.mlflow_host_header)
+    matching = ledger.matching(experiment, filter)
+    return [run for run in found if run.run_id in matching]

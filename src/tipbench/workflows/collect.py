@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tipbench.compare.diversity import lexical_diversity
@@ -15,9 +16,9 @@ from tipbench.engine.residency import Residency
 from tipbench.engine.runner import Call, ModelWork, Runner
 from tipbench.errors import BadSetting
 from tipbench.plan import Grid, Plan, plan_cells
-from tipbench.records import Candidate, CellResult, ChatRequest, Pin
+from tipbench.records import Candidate, CellResult, ChatRequest, Pin, SuitePlace
 from tipbench.settings import Settings
-from tipbench.suite import load_suite, render
+from tipbench.suite import load_suite, place_of, render, stored_text
 from tipbench.workflows.engines import check_parallel, find_models, hold_engine, open_engine
 from tipbench.workflows.interrupt import run_interruptible
 from tipbench.workflows.recording import Recorder
@@ -123,7 +124,8 @@ def _chosen_prompts(suite: Suite, names: Sequence[str]) -> list[Prompt]:
 
 def pin_of(grid: Grid) -> Pin:
     """What the experiment is held to: the texts behind the ids that this grid uses."""
-    rubric = grid.suite.rubric
+    suite, rubric = grid.suite, grid.suite.rubric
+    text = stored_text(suite)
     return Pin(
         suite_id=grid.suite.id,
         rubric_id=rubric.id,
@@ -132,6 +134,8 @@ def pin_of(grid: Grid) -> Pin:
         prompts={prompt.id: prompt.hash for prompt in grid.prompts},
         scenarios={scenario.id: scenario.hash for scenario in grid.scenarios},
         templates={prompt.id: prompt.text for prompt in grid.prompts},
+        places=(SuitePlace(place=place_of(suite), hash=suite.hash),),
+        suites={sha256(text.encode()).hexdigest(): text},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import LedgerUnreachable
@@ -59,9 +59,9 @@ class JudgesDesk:
         return mine[-1] if mine else None
 
     def _new(self) -> Batch:
-        state, batch = next(take_batches(self.settings, self.order))
-        keep_batch(state, batch)
-        return batch
+        taken = take_batches(self.settings, replace(self.order, even_if_open=True))
+        keep_batch(taken.state, taken.new[0])
+        return taken.new[0]
 
     def _read(self) -> Judged:
         self._state = judged_experiment(self.settings)
@@ -71,7 +71,7 @@ class JudgesDesk:
         return (self._state or self._read()).rubric
 
     def draft_text(self, batch: Batch) -> str:
-        return batch_file(self._state or self._read(), batch, self.judge)
+        return batch_file(self._state or self._read(), batch, judge=self.judge)
 
     def apply(self, batch: Batch, answers: Mapping[str, Answer]) -> Applied:
         """Apply answers by item id, as `judge apply` does; CheckFailed where the gate rejects them."""

@@ -1,4 +1,4 @@
-"""`judge export`: blinded batches, kept in the ledger first and then written as files."""
+"""`judge export`: blinded batches, stored in the ledger first and then written to one file or several."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from tipbench.judge.agreement import agreement, wide_gap
 from tipbench.judge.blocks import blocks_of, wanted_blocks
 from tipbench.judge.candidates import candidate_key
 from tipbench.judge.compose import Pool, anchors_shown, compose, compose_all
+from tipbench.judge.filled_file import LARGEST_BYTES
 from tipbench.judge.judge_file import file_text
 from tipbench.judge.scoring import labels, slot_texts
 from tipbench.judge.verdicts import judged
 from tipbench.records import Batch, Judge
 from tipbench.workflows.anchoring import anchors_of
-from tipbench.workflows.applying import mark
+from tipbench.workflows.applying import mark, read_judge_file
 from tipbench.workflows.judged import PEOPLE, judged_experiment, read_judged, suite_of
 from tipbench.workflows.recording import synced_ledger
 from tipbench.workflows.whole_files import check_free, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tipbench.judge.blocks import Block
     from tipbench.records import JudgeKind, Purpose
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 # A batch that another judge took is left to them for this long.
 _RESERVED_MS = 7 * 24 * 3600 * 1000
+# Scores and notes must still fit into the file that `judge apply` reads.
+_LARGEST_EXPORT = LARGEST_BYTES * 3 // 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +44,10 @@ class Order:
     """What to export: for whom, how much, and which candidates.
 
     `second` asks for what others have judged and this judge has not, to measure agreement; `adjudicate` for
-    what judges were far apart on. `every` is all batches at once rather than the next one. With `reopen`
-    those that were exported before and not brought back come first, and nothing left is no error: so the same
-    order may be given again and makes nothing twice.
+    what judges were far apart on. `every` is all batches at once rather than the next one. A candidate in an
+    open batch of this judge, or in one for anybody, is not handed out again. With `reopen` those batches come
+    first, and it is no error if nothing is left: the same order may be given again and makes nothing twice.
+    `even_if_open` hands out such candidates in new batches.
     """
 
     judge: str = ""
@@ -56,6 +60,7 @@ class Order:
     every: bool = False
     new_rubric: bool = False
     reopen: bool = False
+    even_if_open: bool = False
 
     @property
     def purpose(self) -> Purpose:
@@ -68,30 +73,113 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A batch and the file that it was written to."""
+    """A batch and the file that holds it. `left` counts the candidates that the export did not hand out."""
 
     batch_id: str
     path: str
     items: int
+    left: int = 0
 
 
-def export(settings: Settings, order: Order, *, out: str, force: bool = False) -> list[Written]:
-    """Compose the next batch (or all), keep it in the ledger, and write it to `out` (or into that folder).
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """The batches of an order: `held` are open, `new` are not stored yet. `left` is as in `Written`."""
 
-    NotFound where nothing is left to judge. A file that is there is not overwritten unless `force`: somebody
-    may have been judging in it.
+    state: Judged
+    held: tuple[Batch, ...]
+    new: tuple[Batch, ...]
+    left: int
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        return (*self.held, *self.new)
+
+
+def export(
+    settings: Settings, order: Order, *, out: str, force: bool = False, one_file: bool = False
+) -> list[Written]:
+    """Compose the next batch (or all), store it in the ledger, and write it to `out`.
+
+    All batches go into one file if `out` ends with `.json` or `one_file` is set, else into a folder of that
+    name. Raises NotFound if nothing is left to judge. An existing file is not overwritten unless `force`: a
+    judge may have filled in half of it.
     """
     _check_order(order)
-    place = _Place(out, folder=order.every, force=force or order.reopen)
-    written = []
-    for state, batch in take_batches(settings, order):
-        path = place.next(batch)
-        if not any(one is batch for one in state.batches):
-            keep_batch(state, batch)
+    path = Path(out)
+    in_one = one_file or not order.every or out.lower().endswith(".json")
+    if in_one and not order.reopen:
+        check_free(path, force=force)
+    taken = take_batches(settings, order)
+    if in_one:
+        paths = _write_one(path, taken, order, force=force)
+    else:
+        paths = _write_folder(path, taken, order, force=force or order.reopen)
+    return [
+        Written(batch_id=batch.batch_id, path=str(file), items=len(batch.items), left=taken.left)
+        for batch, file in zip(taken.batches, paths, strict=True)
+    ]
+
+
+def _write_one(path: Path, taken: Taken, order: Order, *, force: bool) -> list[Path]:
+    """Write all batches to one file. With `reopen` a file that holds them already stays as it is."""
+    batches = taken.batches
+    if not batches:
+        return []
+    kept = order.reopen and not force and not taken.new and _holds(path, batches)
+    if not kept:
+        check_free(path, force=force)
+        text = batch_file(taken.state, *batches, judge=order.judged_by)
+        _check_size(path, text)
+        for batch in taken.new:
+            keep_batch(taken.state, batch)
+        _write(path, text, batches)
+    return [path] * len(batches)
+
+
+def _write_folder(folder: Path, taken: Taken, order: Order, *, force: bool) -> list[Path]:
+    """Write each batch to a file of its own, numbered in the order to judge them in."""
+    paths = []
+    for number, batch in enumerate(taken.batches, start=1):
+        path = folder / f"{number:03d}-{batch.batch_id}.json"
+        check_free(path, force=force)
+        path = next(iter(sorted(folder.glob(f"*-{batch.batch_id}.json"))), path)
+        if batch in taken.new:
+            keep_batch(taken.state, batch)
         if not (order.reopen and path.exists()):
-            place.write(path, batch_file(state, batch, order.judged_by), batch)
-        written.append(Written(batch_id=batch.batch_id, path=str(path), items=len(batch.items)))
-    return written
+            _write(path, batch_file(taken.state, batch, judge=order.judged_by), [batch])
+        paths.append(path)
+    return paths
+
+
+def _holds(path: Path, batches: Sequence[Batch]) -> bool:
+    """Whether a judge file holds these batches."""
+    try:
+        found = read_judge_file(str(path)).batch_ids
+    except BadInput:
+        return False
+    return {batch.batch_id for batch in batches} <= set(found)
+
+
+def _check_size(path: Path, text: str) -> None:
+    """Refuse a file that `judge apply` could not read once it is filled in."""
+    size = len(text.encode())
+    if size > _LARGEST_EXPORT:
+        raise BadInput(
+            f"{path} would have {size // 1_000_000} MB, and `judge apply` reads at most "
+            f"{LARGEST_BYTES // 1_000_000} MB; give --all --out a folder, a name without .json"
+        )
+
+
+def _write(path: Path, text: str, batches: Sequence[Batch]) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        one = len(batches) == 1
+        again = f"--batch {batches[0].batch_id}" if one else "--all --reopen"
+        raise BadInput(
+            f"{path} cannot be written ({error.strerror}); the {'batch is' if one else 'batches are'} kept: "
+            f"tipbench judge export {again} --out FILE"
+        ) from None
 
 
 def keep_batch(state: Judged, batch: Batch) -> None:
@@ -123,9 +211,9 @@ def export_again(
             f"batch {batch_id} was made under another text of the rubric {batch.rubric_id!r} and cannot be "
             "applied any more; export a new one"
         )
-    place = _Place(out, folder=False, force=force)
+    check_free(Path(out), force=force)
     judge = Judge(id=batch.judge, kind=kind) if batch.judge else None
-    place.write(Path(out), batch_file(found, batch, judge), batch)
+    _write(Path(out), batch_file(found, batch, judge=judge), [batch])
     return Written(batch_id=batch_id, path=out, items=len(batch.items))
 
 
@@ -135,8 +223,8 @@ def judged_experiment_of(settings: Settings, batch_id: str) -> Judged:
     return read_judged(ledger, ledger.batch(batch_id).experiment)
 
 
-def batch_file(state: Judged, batch: Batch, judge: Judge | None) -> str:
-    return file_text(batch, rubric_text=state.rubric.text, scales=state.rubric.scales, judge=judge)
+def batch_file(state: Judged, *batches: Batch, judge: Judge | None) -> str:
+    return file_text(*batches, rubric_text=state.rubric.text, scales=state.rubric.scales, judge=judge)
 
 
 def _check_order(order: Order) -> None:
@@ -146,53 +234,54 @@ def _check_order(order: Order) -> None:
         raise BadInput(f"--kind {order.kind} says what the judge is: say who, with --judge NAME")
     if order.second and order.adjudicate:
         raise BadInput("--second and --adjudicate ask for different candidates; choose one")
-    if order.reopen and (order.second or order.adjudicate or not order.every):
-        raise BadInput("--reopen goes with --all, and with neither --second nor --adjudicate")
 
 
-def take_batches(settings: Settings, order: Order) -> Iterator[tuple[Judged, Batch]]:
-    """The batches of an order, each with the experiment it is for; they are not in the ledger yet."""
+def take_batches(settings: Settings, order: Order) -> Taken:
+    """The batches of an order. Raises NotFound if there is none, unless the order is to `reopen`."""
     state = judged_experiment(settings)
     suite = suite_of(state, settings, new_rubric=order.new_rubric)
     # verdicts under the earlier rubric are kept, and no longer count
     state = replace(state, rubric=suite.rubric)
     held = _held(state, suite, order) if order.reopen else []
-    yield from ((state, batch) for batch in held)
-    blocks = _blocks(state, suite, order, held)
-    if not blocks and order.reopen:
-        return
-    if not blocks:
+    blocks = _blocks(state, suite, order, out=_out(state, order) | _candidates(held))
+    if not blocks and not order.reopen:
         _adopt_rubric(state)
-        raise NotFound(_nothing_left(state, order))
-    for batch in _batches(state, suite, blocks, order):
-        yield state, batch
+        raise NotFound(_nothing_left(state, suite, order))
+    left = _keys(blocks) | _candidates(held)
+    held = held if order.every else held[:1]
+    new = list(_batches(state, suite, blocks, order)) if blocks and (order.every or not held) else []
+    return Taken(state=state, held=tuple(held), new=tuple(new), left=len(left - _candidates([*held, *new])))
 
 
 def _held(state: Judged, suite: Suite, order: Order) -> list[Batch]:
-    """The batches of such an order that are out, came back in no part, and hold something wanted.
+    """The open batches of such an order that nobody has applied any part of, and that hold something wanted.
 
     They come in the order to judge them in, which nothing in a batch tells.
     """
-    blocks = enumerate(_blocks(state, suite, order))
-    places = {candidate_key(block.scenario_id, text): at for at, block in blocks for text in block.texts}
+    blocks = enumerate(_blocks(state, suite, order, out=_taken_by_others(state, order)))
+    places = {key: at for at, block in blocks for key in _keys([block])}
     first = {}
-    for batch in state.batches:
-        mine = (batch.purpose, batch.judge, batch.rubric_hash) == ("judge", order.judge, state.rubric.hash)
+    for batch in _own(state, order):
         found = [places[key] for key in _candidates([batch]) & places.keys()]
-        if mine and found and not batch.applications:
+        if found and not batch.applications:
             first[batch.batch_id] = min(found)
     return sorted((one for one in state.batches if one.batch_id in first), key=lambda b: first[b.batch_id])
+
+
+def _keys(blocks: Iterable[Block]) -> set[str]:
+    return {candidate_key(block.scenario_id, text) for block in blocks for text in block.texts}
 
 
 def _candidates(batches: Iterable[Batch]) -> set[str]:
     return {item.candidate for batch in batches for item in batch.items if item.candidate}
 
 
-def _blocks(state: Judged, suite: Suite, order: Order, held: Iterable[Batch] = ()) -> list[Block]:
+def _blocks(state: Judged, suite: Suite, order: Order, *, out: set[str]) -> list[Block]:
+    """What is to be judged, without the candidates that are `out`."""
     if order.adjudicate:
-        return blocks_of(_texts(state, _disputed(state)))
+        return blocks_of(_texts(state, _disputed(state) - out))
     if order.second:
-        return blocks_of(_texts(state, _seen_by_others(state, order)))
+        return blocks_of(_texts(state, _seen_by_others(state, order) - out))
     gone = _planned(state, order).unwanted
     names = labels(state.runs)
     return wanted_blocks(
@@ -200,7 +289,7 @@ def _blocks(state: Judged, suite: Suite, order: Order, held: Iterable[Batch] = (
         scenarios=[scenario.id for scenario in suite.scenarios],
         tips_per_cell=order.tips_per_cell,
         raced_out=[one for one, name in names.items() if name in gone],
-        done=_done(state) | _taken_by_others(state, order) | _candidates(held),
+        done=_done(state) | out,
     )
 
 
@@ -214,15 +303,38 @@ def _done(state: Judged) -> set[str]:
     return judged(state.verdicts, rubric_hash=state.rubric.hash, kinds=PEOPLE)
 
 
+def _out(state: Judged, order: Order) -> set[str]:
+    """The candidates that are in open batches, and so are not handed out again."""
+    if order.even_if_open:
+        return _taken_by_others(state, order)
+    found = _taken_by_others(state, order)
+    for batch in _own(state, order):
+        if not (order.reopen and batch.applications):
+            found |= _candidates([batch]) - {verdict.candidate for verdict in batch.verdicts}
+    return found
+
+
+def _own(state: Judged, order: Order) -> list[Batch]:
+    """The batches that such an order has made before, for this judge or for anybody."""
+    return [batch for batch in _alike(state, order) if batch.judge in {"", order.judge}]
+
+
 def _taken_by_others(state: Judged, order: Order) -> set[str]:
-    """What is in a batch that somebody else was given lately and has not brought back."""
+    """What is in a batch that another judge got lately and has not brought back."""
     since = time.time_ns() // 1_000_000 - _RESERVED_MS
     theirs = [
         batch
-        for batch in state.batches
-        if batch.judge and batch.judge != order.judge and batch.created_ms > since and not batch.applications
+        for batch in _alike(state, order)
+        if batch.judge not in {"", order.judge} and batch.created_ms > since and not batch.applications
     ]
-    return _candidates(theirs)
+    # a second judge judges what others judge too
+    return set() if order.second else _candidates(theirs)
+
+
+def _alike(state: Judged, order: Order) -> list[Batch]:
+    """The batches of the order's purpose under the rubric that counts."""
+    wanted = (order.purpose, state.rubric.hash)
+    return [batch for batch in state.batches if (batch.purpose, batch.rubric_hash) == wanted]
 
 
 def _disputed(state: Judged) -> set[str]:
@@ -296,8 +408,15 @@ def new_batch_id() -> str:
     return f"b{secrets.token_hex(6)}"
 
 
-def _nothing_left(state: Judged, order: Order) -> str:
+def _nothing_left(state: Judged, suite: Suite, order: Order) -> str:
     where = f"experiment {state.experiment!r}"
+    others = _taken_by_others(state, order)
+    open_ones = _keys(_blocks(state, suite, order, out=others))
+    if open_ones and not order.even_if_open:
+        return (
+            f"{where} has nothing left to hand out: {len(open_ones)} candidates are in open batches "
+            "(`tipbench judge status` lists them); apply their files, or hand them out again with --reopen"
+        )
     if order.adjudicate:
         return f"{where} has nothing to adjudicate: no two judges are {_far_apart(state)} on any scale"
     if order.second:
@@ -320,32 +439,3 @@ def _but(state: Judged, order: Order) -> str:
     if order.tips_per_cell:
         return f"to judge among the first {order.tips_per_cell} of each cell"
     return f"to judge; see `tipbench compare --experiment {state.experiment}`"
-
-
-class _Place:
-    """Where batch files go: one file, or a folder of them, numbered in the order to judge them in."""
-
-    def __init__(self, out: str, *, folder: bool, force: bool) -> None:
-        self._out = Path(out)
-        self._folder = folder
-        self._force = force
-        self._given = 0
-        if not folder:
-            check_free(self._out, force=force)
-
-    def next(self, batch: Batch) -> Path:
-        if not self._folder:
-            return self._out
-        self._given += 1
-        path = self._out / f"{self._given:03d}-{batch.batch_id}.json"
-        check_free(path, force=self._force)
-        return next(iter(sorted(self._out.glob(f"*-{batch.batch_id}.json"))), path)
-
-    def write(self, path: Path, text: str, batch: Batch) -> None:
-        try:
-            write_whole(path, text)
-        except OSError as error:
-            raise BadInput(
-                f"{path} cannot be written ({error.strerror}); the batch is kept: "
-                f"tipbench judge export --batch {batch.batch_id} --out FILE"
-            ) from None

@@ -14,12 +14,14 @@ from tipbench.judge.scoring import labels, reply_problem, slot_texts, slot_value
 from tipbench.judge.verdicts import under
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.workflows.places import one_speed, speeds_of
+from tipbench.workflows.remembered_suite import stored_suite, unchanged_suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tipbench.compare.scores import Row
     from tipbench.records import Run
+    from tipbench.suite import Suite
     from tipbench.workflows.judged import Judged
 
     Scores = Mapping[str, Mapping[str, float]]
@@ -119,14 +121,22 @@ def _judges_notes(state: Judged) -> dict[str, tuple[str, ...]]:
 
 
 def titles_of(state: Judged) -> dict[str, str]:
-    """Scenarios by id, in the suite's order where it is at hand, with the titles that judges saw."""
+    """Scenarios by id, in the suite's order where its texts are known, with the titles that judges saw."""
     seen = {one: text.split("\n", 1)[0] for batch in state.batches for one, text in batch.contexts.items()}
     ids = list(dict.fromkeys(run.scenario_id for run in state.runs))
-    if state.pin.suite_id in SHIPPED:
-        known = {one.id: one.title for one in load_suite(state.pin.suite_id).scenarios}
+    suite = _suite_at_hand(state)
+    if suite is not None:
+        known = {one.id: one.title for one in suite.scenarios}
         ids.sort(key=lambda one: list(known).index(one) if one in known else len(known))
         seen |= known
     return {one: seen.get(one, one) for one in ids}
+
+
+def _suite_at_hand(state: Judged) -> Suite | None:
+    pin = state.pin
+    if pin.places:
+        return unchanged_suite(pin) or stored_suite(state.ledger, state.experiment, pin, state.rubric)
+    return load_suite(pin.suite_id) if pin.suite_id in SHIPPED else None
 
 
 def bounds_of(state: Judged) -> tuple[float, float]:

@@ -13,16 +13,18 @@ from tipbench.compare.race import is_settled, raced_out
 from tipbench.errors import BadInput, PinConflict
 from tipbench.judge.scoring import cell_rows, labels
 from tipbench.judge.verdicts import KINDS, choose_ground, counted, judged, marks, pending
+from tipbench.records import RubricText
+from tipbench.settings import Settings
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.browse import pin_of
 from tipbench.workflows.recording import synced_ledger
+from tipbench.workflows.remembered_suite import changed_scenarios, remembered_suite
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from tipbench.records import Batch, JudgeKind, Ledger, Mark, Pin, Run, Verdict
-    from tipbench.settings import Settings
     from tipbench.suite import Rubric, Suite
 
 # Those whose word a race may rest on, who are measured against each other, and whom machines are measured by.
@@ -122,8 +124,17 @@ class Judged:
             tips_per_cell=self.tips_per_cell,
         )
         now = {run.run_id: run for run in self.runs}
-        whole = {run_id: self._without_the_rest(now[run_id], mark) for run_id, mark in every.items()}
+        whole = {run_id: self._whole(now[run_id], mark) for run_id, mark in every.items()}
         return {run_id: mark for run_id, mark in whole.items() if _differs(now[run_id], mark)}
+
+    def _whole(self, run: Run, mark: Mark) -> Mark:
+        """The mark with all that changes in the run; with the rubric, where the run shows another one."""
+        mark = self._without_the_rest(run, mark)
+        return mark if run.rubric_hash == self.rubric.hash else replace(mark, rubric=self._rubric_text)
+
+    @cached_property
+    def _rubric_text(self) -> RubricText:
+        return RubricText(id=self.rubric.id, hash=self.rubric.hash, text=self.rubric.text)
 
     def _without_the_rest(self, run: Run, mark: Mark) -> Mark:
         """The mark that also takes back what earlier verdicts said and these do not, as NaN."""
@@ -138,7 +149,7 @@ class Judged:
 
 
 def _differs(run: Run, mark: Mark) -> bool:
-    if run.judge_pending != mark.judge_pending:
+    if run.judge_pending != mark.judge_pending or mark.rubric is not None:
         return True
     if mark.metrics == {"n_judged": 0} and "n_judged" not in run.metrics:
         return False  # never judged, and nothing to say about it
@@ -178,32 +189,42 @@ def read_judged(ledger: Ledger, experiment: str) -> Judged:
 def suite_of(state: Judged, settings: Settings, *, new_rubric: bool = False) -> Suite:
     """The suite that the experiment was collected with, its texts as they were then.
 
-    The folder that was given, if it is that suite; else one that ships is found by its name.
+    The folder that the settings name must be that suite, unchanged. Where they name none, the experiment
+    remembers its suite; an experiment of an earlier version does not, and only a built-in suite is found.
     """
+    if not settings.suite and state.pin.places:
+        return remembered_suite(
+            state.ledger, state.experiment, state.pin, state.rubric, new_rubric=new_rubric
+        )
+    return _named_suite(state, settings.suite, new_rubric=new_rubric)
+
+
+def _named_suite(state: Judged, name: str, *, new_rubric: bool) -> Suite:
     wanted = state.pin.suite_id
-    suite = load_suite(settings.suite)
+    suite = load_suite(name or Settings.suite)
     if suite.id != wanted and wanted in SHIPPED:
         suite = load_suite(wanted)
+    if suite.id != wanted and not name:
+        raise BadInput(
+            f"experiment {state.experiment!r} was collected with the suite {wanted!r} and does not remember "
+            "its folder; give the folder with --suite"
+        )
     if suite.id != wanted:
         raise BadInput(
             f"experiment {state.experiment!r} was collected with the suite {wanted!r}, and --suite is "
             f"{suite.id!r}; give the folder of {wanted!r} with --suite"
         )
-    changed = [name for name, pinned in state.pin.scenarios.items() if _hash_of(suite, name) != pinned]
+    changed = changed_scenarios(suite, state.pin)
     if changed:
+        way_out = "leave out --suite" if state.pin.places else "collect under a new experiment"
         raise PinConflict(
             f"experiment {state.experiment!r}: the scenario {changed[0]!r} of {suite.path} is not the one "
-            "that was "
-            "collected; restore its text, or collect under a new experiment"
+            f"that was collected; restore its text, or {way_out}"
         )
     if suite.rubric.hash != state.pin.rubric_hash and not new_rubric:
         raise PinConflict(
             f"experiment {state.experiment!r}: the rubric at {suite.rubric.path} is not the one that it "
-            "is pinned to "
-            f"({state.pin.rubric_id}); restore its text, or begin judging anew under it with --new-rubric"
+            f"is pinned to ({state.pin.rubric_id}); restore its text, or begin judging anew under it with "
+            "--new-rubric"
         )
     return suite
-
-
-def _hash_of(suite: Suite, scenario_id: str) -> str | None:
-    return next((one.hash for one in suite.scenarios if one.id == scenario_id), None)

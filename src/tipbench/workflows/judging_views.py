@@ -130,6 +130,7 @@ def applied_told(applied: Applied, *, experiment: str) -> dict[str, Any]:
     )
     return {
         "batch": applied.batch_id,
+        "batches": applied.batch_ids,
         "experiment": experiment,
         "judge": applied.judge,
         "new": applied.new,

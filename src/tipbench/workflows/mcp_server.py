@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from tipbench.errors import BadInput, TipbenchError, Unavailable
+from tipbench.errors import BadInput, PinConflict, SuiteError, TipbenchError, Unavailable
 from tipbench.settings import home
 from tipbench.store import FILE_NAME, Store
 from tipbench.workflows.agent_judging import MOST_AT_ONCE, AgentJudging, how_to_score
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tipbench.workflows.agent_judging import Desk
 
 NAME = "tipbench"
+_NO_SUITE = (
+    "the suite of this experiment cannot be used at present; ask the person who started this server to "
+    "look at it"
+)
 _INSTRUCTIONS = """\
 You are a blind judge. Call read_rubric first. Then, until nothing is left: call next_items, score every \
 item against the rubric, call submit_scores. The last scores of a batch record it, after a check of how you \
@@ -73,6 +77,8 @@ def build_server(desk: Desk, *, store: Store | None = None) -> Server[Any]:
     async def call_tool(_context: object, params: CallToolRequestParams) -> CallToolResult:
         try:
             value = await apart(lambda: _call(judging, params.name, params.arguments or {}))
+        except (PinConflict, SuiteError):  # their messages name files, which a judge must not see
+            return CallToolResult(content=[TextContent(text=_NO_SUITE)], is_error=True)
         except TipbenchError as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         text = json.dumps(value, ensure_ascii=False, indent=1)

@@ -68,6 +68,7 @@ def run_in_full(settings: Settings, run_id: str) -> dict[str, Any]:
         "run": run_told(run),
         "prompt": texts.prompt,
         "raw": texts.raw,
+        "rubric": texts.rubric,
         "candidates": [_candidate(state, run, one) for one in run.candidates],
     }
 

@@ -9,7 +9,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tipbench.bandit.policies import NAMES
@@ -17,7 +18,7 @@ from tipbench.errors import BadInput, BadSetting
 from tipbench.settings import SHADOW_POLICIES, Settings, home, normal_url, shadow_policies
 from tipbench.store import Store
 from tipbench.workflows import canary_keeper
-from tipbench.workflows.access import Access
+from tipbench.workflows.access import Access, is_local_request, is_loopback_name
 from tipbench.workflows.airflow_address import airflow_url
 from tipbench.workflows.comparing import compare
 from tipbench.workflows.dag_conf import asked_of
@@ -50,6 +51,9 @@ _ON_THIS_MACHINE = re.compile(
 class ServiceConfig:
     """How the service was started. Lists of addresses beyond the machine's own are spelled out by the
     person.
+
+    `require_token` closes the serving routes to requests without a token. `behind_proxy` is true if the
+    environment names the addresses of proxies.
     """
 
     host: str = DEFAULT_HOST
@@ -61,13 +65,21 @@ class ServiceConfig:
     webhook_url: str = ""
     webhook_secret: str = field(default="", repr=False)
     airflow_url: str = ""
+    require_token: bool = False
+    behind_proxy: bool = field(default_factory=lambda: "FORWARDED_ALLOW_IPS" in os.environ)
     shadows: Mapping[str, ShadowPolicy] = field(default_factory=lambda: dict(SHADOW_POLICIES))
 
     @classmethod
     def from_environment(
-        cls, *, host: str, port: int, settings: Settings, shadows: Sequence[str] = ()
+        cls,
+        *,
+        host: str,
+        port: int,
+        settings: Settings,
+        shadows: Sequence[str] = (),
+        require_token: bool = False,
     ) -> ServiceConfig:
-        """What the environment says; `shadows` are those to switch on beside."""
+        """The configuration in the environment, with these options. `shadows` are switched on as well."""
         hook = os.environ.get("TIPBENCH_WEBHOOK_URL", ""), os.environ.get("TIPBENCH_WEBHOOK_SECRET", "")
         check_hook(*hook)
         return cls(
@@ -81,6 +93,7 @@ class ServiceConfig:
             airflow_url=airflow_url(),
             webhook_url=hook[0],
             webhook_secret=hook[1],
+            require_token=require_token,
         )
 
     @property
@@ -88,6 +101,12 @@ class ServiceConfig:
         """The names that a request may call this service by."""
         own = {"localhost", "127.0.0.1", "::1", self.host.lower().strip("[]")}
         return frozenset(own | set(self.allowed_hosts)) - {"0.0.0.0", "::"}  # noqa: S104 - names nobody
+
+    @cached_property
+    def serves_without_token(self) -> bool:
+        """Whether the serving routes answer requests of this machine without a token."""
+        closed = self.require_token or self.behind_proxy or is_exposed(self.host)
+        return not closed and all(map(is_loopback_name, self.allowed_hosts))
 
 
 def check_hook(url: str, secret: str) -> None:
@@ -149,6 +168,10 @@ class Service:
         self.desk.stop()
         self.store.close()
 
+    def needs_token(self, scope: Mapping[str, Any]) -> bool:
+        """Whether a request to a serving route needs a token, by its ASGI scope."""
+        return not (self.config.serves_without_token and is_local_request(scope))
+
     def settings(self, values: Mapping[str, Any] | None = None) -> Settings:
         """The service's own settings with these in their place; a BadSetting for an address it must not
         reach.
@@ -177,7 +200,14 @@ class Service:
             self.applications += 1
 
     def judging_settings(self, experiment: str) -> Settings:
-        """The settings to judge an experiment with: of its suite's folders, the one it was collected from."""
+        """The settings to judge an experiment with. `suite` is empty where the experiment remembers it.
+
+        Of an experiment of an earlier version it is the one that the latest job collected.
+        """
+        settings = self.settings({"experiment": experiment})
+        pin = the_ledger(settings).pinned(experiment)
+        if pin is not None and pin.places:
+            return replace(settings, suite="")
         suites = [
             job.params.get("settings", {}).get("suite")
             for job in self.store.jobs.page(limit=_JOBS_LOOKED_AT)

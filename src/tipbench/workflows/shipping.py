@@ -25,12 +25,13 @@ from tipbench.judge.scoring import slot_texts, slot_values
 from tipbench.ledger.locks import file_lock
 from tipbench.ledger.shipments import model_name
 from tipbench.records import Shipped
-from tipbench.settings import home
-from tipbench.suite import SHIPPED, load_suite
+from tipbench.settings import Settings, home
+from tipbench.suite import load_suite, place_of
 from tipbench.workflows.comparing import report_on
 from tipbench.workflows.facts import combinations
 from tipbench.workflows.judged import judged_experiment, read_judged, suite_of
 from tipbench.workflows.recording import the_ledger
+from tipbench.workflows.remembered_suite import changed_scenarios, stored_suite, suites_at_hand
 from tipbench.workflows.scenario_kinds import Kind, kind_of_scenario
 from tipbench.workflows.serving_state import suite_switch
 from tipbench.workflows.shipped_file import Before, Filed, read_filed, write_filed
@@ -41,14 +42,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tipbench.compare.report import Report
-    from tipbench.records import JudgeKind, Ledger, Run, Sampling
-    from tipbench.settings import Settings
+    from tipbench.records import JudgeKind, Ledger, Pin, Run, Sampling
     from tipbench.suite import Suite
     from tipbench.workflows.judged import Judged
     from tipbench.workflows.shipping_choice import Choice
 
 _PATIENCE_S = 30.0
 _MOST_TIPS = 20
+_NO_FOLDER = (
+    "The folder of its suite is gone or its texts have changed: judged tips are served, and no fresh ones "
+    "are written. To have fresh ones, ship it again with --suite FOLDER."
+)
 _NO_TIPS = (
     "None of its tips was judged worth serving: there is none for the app until the engine has written some."
 )
@@ -90,7 +94,9 @@ def ship(
     kinds = _kinds(state, new, suite)
     if not any(kind.tips for kind in kinds):
         new = replace(new, cautions=(*new.cautions, _NO_TIPS))
-    place = _reference(suite)
+    place = _remembered_place(state.pin, new) if suite.is_stored else place_of(suite)
+    if not place:
+        new = replace(new, cautions=(*new.cautions, _NO_FOLDER))
     with _alone(home()), suite_switch(_served_suite()) as use_state_of:
         now = _put_in_force(state.ledger, new)
         filed = Filed(shipped=now, suite=place, ledger=state.ledger.uri, kinds=kinds)
@@ -106,7 +112,7 @@ def roll_back(settings: Settings) -> Shipped:
     """
     with _alone(home()), suite_switch(_served_suite()) as use_state_of:
         held = read_filed(home())
-        suite_id = held.shipped.suite_id if held else load_suite(settings.suite).id
+        suite_id = held.shipped.suite_id if held else _named(settings).id
         ledger = the_ledger(settings)
         now = ledger.shipped(suite_id)
         if now is None:
@@ -172,7 +178,7 @@ def refreshed(settings: Settings, folder: Path | None = None) -> Filed | None:
         ledger = the_ledger(settings)
         if held is not None and held.ledger != ledger.uri:
             return held
-        now = ledger.shipped(held.shipped.suite_id if held else load_suite(settings.suite).id)
+        now = ledger.shipped(held.shipped.suite_id if held else _named(settings).id)
         if now is None:
             return held
         found = _filed(ledger, now, settings, held)
@@ -184,7 +190,7 @@ def refreshed(settings: Settings, folder: Path | None = None) -> Filed | None:
 def history(settings: Settings) -> History:
     """What was shipped for the suite so far, from the ledger."""
     held = read_filed(home())
-    suite_id = held.shipped.suite_id if held else load_suite(settings.suite).id
+    suite_id = held.shipped.suite_id if held else _named(settings).id
     ledger = the_ledger(settings)
     versions, now = ledger.shipments(suite_id), ledger.shipped(suite_id)
     return History(
@@ -288,14 +294,33 @@ def _version(ledger: Ledger, suite_id: str, version: int) -> Shipped:
     return found[0]
 
 
+def _named(settings: Settings) -> Suite:
+    return load_suite(settings.suite or Settings.suite)
+
+
+def _remembered_place(pin: Pin, now: Shipped) -> str:
+    """The remembered place whose texts can still generate what was shipped; empty where there is none."""
+    for suite in suites_at_hand(pin):
+        prompts = {one.id: one.hash for one in suite.prompts}
+        if prompts.get(now.prompt_id) == now.prompt_hash and not changed_scenarios(suite, pin):
+            return place_of(suite)
+    return ""
+
+
 def _filed(ledger: Ledger, now: Shipped, settings: Settings, held: Filed | None) -> Filed:
     """The file for a version that the ledger has; without its suite or its experiment it holds less."""
     place = _place(now.suite_id, settings, held)
-    suite = load_suite(place) if place else None
     try:
-        kinds = _kinds(read_judged(ledger, now.experiment), now, suite)
+        state = read_judged(ledger, now.experiment)
     except NotFound:
+        suite = load_suite(place) if place else None
         kinds = tuple(kind_of_scenario(scenario) for scenario in suite.scenarios) if suite else ()
+    else:
+        place = place or _remembered_place(state.pin, now)
+        suite = (
+            load_suite(place) if place else stored_suite(ledger, state.experiment, state.pin, state.rubric)
+        )
+        kinds = _kinds(state, now, suite)
     before = held.before if held else ()
     return Filed(shipped=now, suite=place, ledger=ledger.uri, kinds=kinds, before=before)
 
@@ -309,15 +334,8 @@ def _place(suite_id: str, settings: Settings, held: Filed | None) -> str:
         except (TipbenchError, OSError):
             continue
         if suite.id == suite_id:
-            return _reference(suite)
+            return place_of(suite)
     return ""
-
-
-def _reference(suite: Suite) -> str:
-    """The name of a suite that ships, which an upgrade may move; else its folder."""
-    if suite.id in SHIPPED and load_suite(suite.id).path == suite.path:
-        return suite.id
-    return str(suite.path.absolute())
 
 
 def _kinds(state: Judged, now: Shipped, suite: Suite | None) -> tuple[Kind, ...]:

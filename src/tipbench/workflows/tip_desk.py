@@ -250,7 +250,7 @@ class _Open:
         return None if past is None else cast("RecommendReply", reply_to(past.entry, decode(past.entry)))
 
     def pooled(self, asked: RecommendRequest) -> tuple[list[Candidate], str]:
-        context = asked.context
+        context = asked.situation
         said: dict[str, Any] = {
             name: getattr(context, name) for name in ("hour", "weekday", "persona", "scenario")
         }

@@ -1,4 +1,4 @@
-"""A judge's file that came over the wire: the same checks as `judge apply`, and whose it may be."""
+"""A judge's file that was uploaded: the same checks as `judge apply`, and who may hand it in."""
 
 from __future__ import annotations
 
@@ -7,59 +7,79 @@ from typing import TYPE_CHECKING, Any
 from tipbench.errors import BadInput, CheckFailed, NotFound
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.workflows.access import NotAllowed
-from tipbench.workflows.applying import apply_answers
-from tipbench.workflows.judged import read_judged
+from tipbench.workflows.applying import BatchesRejected, apply_filled, batches_of
 from tipbench.workflows.judging_names import name_for
 from tipbench.workflows.judging_views import applied_told, without_flag
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
-    from tipbench.judge.filled_file import FilledFile
+    from tipbench.judge.filled_file import FilledFile, JudgeFile
     from tipbench.records import Batch, Ledger
     from tipbench.workflows.access import Principal
+    from tipbench.workflows.applying import Applied
+    from tipbench.workflows.judged import Judged
     from tipbench.workflows.service_state import Service
 
 NAME = "file"
 
 
 def apply_upload(service: Service, data: bytes, *, who: Principal | None, ip: str = "") -> dict[str, Any]:
-    """Apply a filled judge file: all of it or nothing. CheckFailed where its hidden items speak against it.
+    """Apply a filled judge file. A mistake refuses the whole file; the gate rejects batches one by one.
 
-    A judge may hand in their own batches alone; an admin, and whoever signs with the service's secret (`who`
-    is None), anybody's.
+    Raises CheckFailed where a batch was rejected, after the other batches are recorded. A judge may hand in
+    their own batches alone; an admin, and a caller who signs with the service's secret (`who` is None), all.
     """
     file = read_file(data, path=NAME)
     ledger = synced_ledger(service.settings())
     only = who.name if who is not None and who.role == "judge" else None
-    state = read_judged(ledger, _found(ledger, file.batch_id, only).experiment)
-    batch = next(one for one in state.batches if one.batch_id == file.batch_id)
-    filled = check_file(file, batch, rubric_text=state.rubric.text, scales=state.rubric.scales)
-    _check_judge(batch, filled, who)
-    answers = {entry.item_id: entry.answer for entry in filled.entries if entry.answer.scores is not None}
-    lines = {entry.item_id: f"{NAME}:{entry.line}: item {entry.number}" for entry in filled.entries}
-    way = "hook" if who is None else "judge"
+    state, batches = _found(ledger, file, only)
+    filled = check_file(file, *batches, rubric_text=state.rubric.text, scales=state.rubric.scales)
+    for batch in batches:
+        _check_judge(batch, filled, who)
     try:
-        applied = apply_answers(state, batch, filled.judge, answers, lines=lines)
-    except CheckFailed as error:
-        service.audit(who, f"{way}.rejected", batch.batch_id, f"by {filled.judge.id}: {error}", ip=ip)
+        applied = apply_filled(state, batches, filled)
+    except BatchesRejected as error:
+        for batch_id, one in error.rejected.items():
+            _audit_rejection(service, who, batch_id, filled, one, ip=ip)
+        if error.applied is not None:
+            _came_in(service, who, error.applied, ip=ip)
         raise CheckFailed(without_flag(error)) from None
-    service.came_in()
-    told = f"{applied.new} new verdicts by {filled.judge.id}"
-    service.audit(who, f"{way}.apply", batch.batch_id, told, ip=ip)
+    except CheckFailed as error:
+        _audit_rejection(service, who, batches[0].batch_id, filled, error, ip=ip)
+        raise CheckFailed(without_flag(error)) from None
+    _came_in(service, who, applied, ip=ip)
     name = state.experiment if who is None else name_for(service, ledger, state.experiment, who)
     return applied_told(applied, experiment=name)
 
 
-def _found(ledger: Ledger, batch_id: str, only: str | None) -> Batch:
-    """The batch; to a judge, one that was made for somebody else is as good as none."""
-    absent = NotFound(f"there is no batch {batch_id!r} here that this file could be applied to")
+def _way(who: Principal | None) -> str:
+    return "hook" if who is None else "judge"
+
+
+def _audit_rejection(
+    service: Service, who: Principal | None, batch_id: str, filled: FilledFile, error: CheckFailed, *, ip: str
+) -> None:
+    service.audit(who, f"{_way(who)}.rejected", batch_id, f"by {filled.judge.id}: {error}", ip=ip)
+
+
+def _came_in(service: Service, who: Principal | None, applied: Applied, *, ip: str) -> None:
+    service.came_in()
+    for one in applied.parts or (applied,):
+        told = f"{one.new} new verdicts by {one.judge}"
+        service.audit(who, f"{_way(who)}.apply", one.batch_id, told, ip=ip)
+
+
+def _found(ledger: Ledger, file: JudgeFile, only: str | None) -> tuple[Judged, list[Batch]]:
+    """The experiment and its batches. For a judge, a batch of another judge counts as missing."""
+    first = file.batch_ids[0]
+    absent = NotFound(f"there is no batch {first!r} here that this file could be applied to")
     try:
-        batch = ledger.batch(batch_id)
+        state, batches = batches_of(ledger, file)
     except NotFound:
         raise absent from None
-    if only is not None and batch.judge != only:
+    if only is not None and any(batch.judge != only for batch in batches):
         raise absent
-    return batch
+    return state, batches
 
 
 def _check_judge(batch: Batch, filled: FilledFile, who: Principal | None) -> None:

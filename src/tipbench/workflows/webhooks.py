@@ -110,15 +110,16 @@ def announce(store: Store, hook: Hook, settings: Settings, *, key: str, now_ms: 
     if store.deliveries.get(key) is not None:
         return False
     try:
-        state, batch = next(take_batches(settings, Order()))
+        taken = take_batches(settings, Order(even_if_open=True))
     except NotFound:
         return False
+    state, batch = taken.state, taken.new[0]
     keep_batch(state, batch)
     message = {
         "event": EVENT,
         "experiment": state.experiment,
         "batch": batch.batch_id,
-        "file": json.loads(batch_file(state, batch, None)),
+        "file": json.loads(batch_file(state, batch, judge=None)),
     }
     return store.deliveries.add(
         key=key, event=EVENT, url=without_login(hook.url), body=json.dumps(message), now_ms=now_ms

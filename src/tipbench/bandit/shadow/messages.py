@@ -53,7 +53,7 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     @property
     def size(self) -> int:
         """About how many bytes it holds, at most a few times what the caller sent."""
-        tasks = self.request.context.open_tasks
+        tasks = self.request.situation.open_tasks
         texts = sum([len(tip.text or "") + 400 for tip in self.request.candidates])
         return 1000 + texts + (sum(map(len, tasks)) if isinstance(tasks, list) else 0)
 

@@ -1,0 +1,86 @@
+"""The suite that an experiment remembers: its folder while the texts there are unchanged, or stored texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tipbench.errors import BadInput, PinConflict, TipbenchError
+from tipbench.suite import load_suite, suite_from_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tipbench.records import Ledger, Pin
+    from tipbench.suite import Rubric, Suite
+
+# No message in this file names the place of a suite: judges read some of them.
+
+
+def remembered_suite(
+    ledger: Ledger, experiment: str, pin: Pin, rubric: Rubric, *, new_rubric: bool = False
+) -> Suite:
+    """The suite of an experiment that remembers one. With `new_rubric`, as its folder is now.
+
+    BadInput where neither a folder nor the stored texts have all that the experiment was collected with.
+    """
+    if new_rubric:
+        return _with_new_rubric(experiment, pin)
+    unchanged = unchanged_suite(pin)
+    if unchanged is not None:
+        return unchanged
+    stored = stored_suite(ledger, experiment, pin, rubric)
+    if stored is None:
+        raise BadInput(
+            f"experiment {experiment!r} stores too little of its suite {pin.suite_id!r}, whose folder is "
+            "gone or has changed; give the folder with its texts as they were with --suite"
+        )
+    return stored
+
+
+def _with_new_rubric(experiment: str, pin: Pin) -> Suite:
+    at_hand = list(suites_at_hand(pin))
+    if not at_hand:
+        raise BadInput(
+            f"experiment {experiment!r}: --new-rubric takes the rubric from the folder of the suite "
+            f"{pin.suite_id!r}, which is not where it was; give that folder with --suite"
+        )
+    for suite in at_hand:
+        if not changed_scenarios(suite, pin):
+            return suite
+    name = changed_scenarios(at_hand[0], pin)[0]
+    raise PinConflict(
+        f"experiment {experiment!r}: the scenario {name!r} of its suite has changed since it was collected; "
+        "restore its text, or collect under a new experiment"
+    )
+
+
+def unchanged_suite(pin: Pin) -> Suite | None:
+    """The suite at a remembered place that still has every text that the experiment is pinned to."""
+    for suite in suites_at_hand(pin):
+        prompts = {one.id: one.hash for one in suite.prompts}
+        same = suite.rubric.hash == pin.rubric_hash and prompts.items() >= pin.prompts.items()
+        if same and not changed_scenarios(suite, pin):
+            return suite
+    return None
+
+
+def suites_at_hand(pin: Pin) -> Iterator[Suite]:
+    """The suites of this id that can be read at the remembered places, whatever their texts are now."""
+    for one in pin.places:
+        try:
+            suite = load_suite(one.place)
+        except (TipbenchError, OSError):
+            continue
+        if suite.id == pin.suite_id:
+            yield suite
+
+
+def stored_suite(ledger: Ledger, experiment: str, pin: Pin, rubric: Rubric) -> Suite | None:
+    """The suite from the texts that the experiment stores; None where they lack a pinned scenario."""
+    return suite_from_texts(ledger.suite_texts(experiment), pin=pin, rubric=rubric)
+
+
+def changed_scenarios(suite: Suite, pin: Pin) -> list[str]:
+    """The ids of the pinned scenarios that the suite lacks or has with another text."""
+    hashes = {one.id: one.hash for one in suite.scenarios}
+    return [name for name, pinned in pin.scenarios.items() if hashes.get(name) != pinned]
