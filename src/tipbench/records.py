@@ -438,6 +438,7 @@ class ExperimentSummary:
     pending: int
     newest_ms: int | None
     url: str | None = None
+    judged: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,7 @@ class Experiment(BaseModel):
     done: int
     failed: int
     pending: int = Field(description="cells that wait for a judge")
+    judged: int = Field(description="candidates with scores, as the leaderboard counts them")
     judged_share: float | None = Field(description="of the cells that are done; null where there are none")
     newest_ms: int | None
     url: str | None
@@ -233,6 +234,7 @@ def _experiment(one: ExperimentSummary) -> Experiment:
         done=one.done,
         failed=one.failed,
         pending=one.pending,
+        judged=one.judged,
         judged_share=(one.done - one.pending) / one.done if one.done else None,
         newest_ms=one.newest_ms,
         url=one.url,

@@ -221,6 +221,8 @@ def print_report(report: Report, screen: Console | None = None) -> None:
         if table.caption:
             line(table.caption, "dim")
         line("")
+        if report.headline:
+            line(report.headline, "bold")
         for sentence in report.sentences:
             line(sentence)
         if report.exploration is not None:

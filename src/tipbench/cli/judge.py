@@ -429,8 +429,8 @@ def _print_left(found: JudgeState) -> None:
         say(f"  about {count(found.minutes_left, 'minute')} left, at {found.seconds_each:.0f} s each")
     elif found.wanted:
         say("  everything that is wanted is judged")
-    if found.left_to_people > found.pending:
-        alone = count(found.left_to_people - found.pending, "candidate")
+    if found.machine_only > 0:
+        alone = count(found.machine_only, "candidate")
         say(f"  {alone} by a model or the proxy alone: `judge export` hands them to people")
 
 
@@ -460,7 +460,8 @@ def _drift_word(one: JudgeStatus) -> str:
     if not one.chart:
         return "not checked"
     last = one.chart[-1]
-    return f"z {last.z:+.1f}, moving average {last.ewma:+.2f} (limit {last.limit:.2f})"
+    accepted = f", accepted in {count(one.drift_accepted, 'application')}" if one.drift_accepted else ""
+    return f"z {last.z:+.1f}, moving average {last.ewma:+.2f} (limit {last.limit:.2f}){accepted}"
 
 
 def _print_chart(one: JudgeStatus) -> None:

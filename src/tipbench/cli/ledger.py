@@ -49,13 +49,13 @@ def experiments_command(
 
 
 def _print_experiments(found: list[ExperimentSummary]) -> None:
-    numbers = ("cells", "failed", "to judge")
+    numbers = ("cells", "failed", "cells to judge", "judged")
     rows = [
         (
             entry.name,
             entry.suite_id,
             entry.rubric_id,
-            *(str(number) for number in (entry.done, entry.failed, entry.pending)),
+            *(str(number) for number in (entry.done, entry.failed, entry.pending, entry.judged)),
             _when(entry.newest_ms),
         )
         for entry in found

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
     from tipbench.compare.report import Facts, Report, Shown
 
 
+# What stands in place of a text, by the reply's problem.
+_INSTEAD = {
+    "truncated": "the reply was truncated before this candidate",
+    "prompt truncated": "the host truncated the prompt",
+    "unreadable": "the reply could not be read",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tip:
     """One slot: its text, its scores in words, what it counts, and what is the matter with it."""
 
     place: str
     text: str
+    instead: str
     scores: str
     value: str
     tags: tuple[str, ...]
@@ -105,6 +114,7 @@ def _tip(one: Shown, scales: Sequence[str], *, repeated: bool) -> Tip:
     return Tip(
         place=f"repeat {one.repeat + 1}, {one.slot + 1}" if repeated else str(one.slot + 1),
         text=one.text,
+        instead=_INSTEAD.get(one.problem, "the reply has no candidate here"),
         scores=" · ".join(f"{name} {figures.short(one.scores[name])}" for name in known),
         value="" if one.value is None else figures.short(one.value),
         tags=_tags(one),
@@ -113,10 +123,9 @@ def _tip(one: Shown, scales: Sequence[str], *, repeated: bool) -> Tip:
 
 
 def _tags(one: Shown) -> tuple[str, ...]:
-    failed = one.value is not None and not one.scores and bool(one.text)
     tags = {
-        "empty": not one.text,
-        "failed": failed,
+        one.problem: bool(one.problem),
+        "empty": not one.text and not one.problem,
         "overlong": one.overlong,
         "not judged": one.value is None,
     }

@@ -141,7 +141,7 @@ def _standing_columns(report: Report) -> Iterator[Column]:
 
     yield _column(
         report,
-        "mean",
+        report.score_title,
         f"Mean over scenarios; below it where the true mean probably is ({sure})",
         lambda row, _: ranged(row.mean, row.low, row.high),
     )
@@ -178,14 +178,17 @@ def _scale_columns(report: Report) -> Iterator[Column]:
         def scored(_: LeaderboardRow, facts: Facts, name: str = name) -> Cell:
             return Cell(text=figures.number(facts.scales.get(name)))
 
-        yield _column(report, name, f"Mean score for {name}", scored)
+        yield _column(report, name, f"Mean score for {name}, of the judged candidates alone", scored)
 
 
 def _measured_columns(report: Report) -> Iterator[Column]:
     measured: dict[str, tuple[str, Callable[[Facts], str]]] = {
         "form ok": ("Replies in exactly the asked form", lambda facts: figures.percent(facts.format_ok)),
         "diversity": ("How unlike its tips are", lambda facts: figures.number(facts.diversity, 2)),
-        "failed": ("What failed", lambda facts: str(facts.n_failed) if facts.n_failed else UNKNOWN),
+        "failed": (
+            "Cells without a usable reply: failed, unreadable or truncated",
+            lambda facts: str(facts.n_failed) if facts.n_failed else UNKNOWN,
+        ),
         "tok/s": ("Tokens per second", lambda facts: figures.rate(facts.tokens_per_s)),
         "latency": ("Time for a reply, the median", lambda facts: figures.duration(facts.latency_ms)),
         "memory": ("Memory that the model takes", lambda facts: figures.gigabytes(facts.memory_bytes)),
@@ -201,7 +204,7 @@ def _measured_columns(report: Report) -> Iterator[Column]:
 
 def _column(report: Report, title: str, means: str, cell: Callable[[LeaderboardRow, Facts], Cell]) -> Column:
     cells = tuple(cell(row, _facts(report, row)) for row in report.board.rows)
-    return Column(title=title, means=means, cells=cells, minor=title not in _MAJOR)
+    return Column(title=title, means=means, cells=cells, minor=title not in {*_MAJOR, report.score_title})
 
 
 def _facts(report: Report, row: LeaderboardRow) -> Facts:

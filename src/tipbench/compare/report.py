@@ -22,7 +22,8 @@ MIXED = "mixed"
 class Shown:
     """One slot of a cell as a reader sees it: what was written, and what the judges made of it.
 
-    `value` is what the slot counts, None while nobody has judged it. No `text`: it held nothing.
+    `value` is what the slot counts, None while nobody has judged it. `problem` says why a reply could not
+    be used: `truncated`, `prompt truncated` or `unreadable`. Without `text` the reply had nothing here.
     """
 
     scenario: str
@@ -32,6 +33,7 @@ class Shown:
     value: float | None
     scores: Mapping[str, float] = field(default_factory=dict)
     overlong: bool = False
+    problem: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -65,7 +67,8 @@ class HostFacts:
 class Facts:
     """What is known of a combination beside its rank. Unknown is None, never zero.
 
-    `scales` has the mean score of each scale over what was judged, `by_scenario` the value of each scenario.
+    `n_failed` counts the cells without a usable reply: failed, unreadable and truncated ones. `scales` has
+    the mean score of each scale over the judged candidates alone, `by_scenario` the value of each scenario.
     `sampling` has the options that the cells were generated with: temperature, num_ctx, num_predict, think.
     `by_host` has the speed on each host that made cells of it. Made on several, it has no one speed: its
     `tokens_per_s` and `latency_ms` are None.
@@ -80,6 +83,7 @@ class Facts:
     format_ok: float | None = None
     diversity: float | None = None
     n_failed: int = 0
+    n_judged: int = 0
     scales: Mapping[str, float] = field(default_factory=dict)
     by_scenario: Mapping[str, float] = field(default_factory=dict)
     candidates: tuple[Shown, ...] = ()
@@ -129,6 +133,22 @@ class Report:
     hosts: tuple[HostFacts, ...] = ()
 
     @property
+    def headline(self) -> str:
+        """The winner, or the row that leads without being one; empty while nothing is judged."""
+        top = next((row for row in self.board.rows if row.mean is not None), None)
+        if top is None:
+            return ""
+        word = "Winner" if self.board.winner else "Leading"
+        return f"{word}: {top.model} × {top.prompt} (composite {top.mean:.1f})"
+
+    @property
+    def score_title(self) -> str:
+        """The composite's name, with its range where the rubric is known: `composite (2–17)`."""
+        if self.lowest is None or self.highest is None:
+            return "composite"
+        return f"composite ({self.lowest:g}–{self.highest:g})"
+
+    @property
     def on_several_hosts(self) -> bool:
         """Whether a reader must be told of hosts at all: with one, any latency can be held against any."""
         return len(self.hosts) > 1
@@ -171,7 +191,9 @@ class Report:
         facts = self.facts.get((row["model"], row["prompt"]), Facts())  # type: ignore[call-overload]
         # left out before the rest is copied: there may be thousands
         plain = asdict(replace(facts, candidates=()))
-        told = {name: value for name, value in plain.items() if name not in {"candidates", "by_host"}}
+        told = {
+            name: value for name, value in plain.items() if name not in {"candidates", "by_host", "n_judged"}
+        }
         return told | self._of_hosts(facts)
 
     def _of_hosts(self, facts: Facts) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tipbench.compare.scores import Row
 
 COLUMNS = ("model", "prompt", "scenario", "composite")
+_OWN = "by_scenario."  # how a column of our own leaderboard begins
 _SEPARATORS = ",;\t"
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
@@ -41,11 +42,27 @@ def read_scores(text: str, path: str | os.PathLike[str]) -> list[Row]:
     line, header = next(records, (0, []))
     if not header:
         raise empty
+    own = {at: name[len(_OWN) :] for at, name in enumerate(header) if name.startswith(_OWN)}
+    if own and {"model", "prompt"} <= set(header):
+        return [row for line, cells in records for row in _own_rows(cells, header, own, where, line)]
     places = _places(header, where, line)
     rows = [_row(cells, places, len(header), where, line) for line, cells in records]
     if not rows:
         _fail(where, line, "there are no rows below the header; add one for each score")
     return rows
+
+
+def _own_rows(
+    cells: list[str], header: Sequence[str], scenarios: Mapping[int, str], where: str, line: int
+) -> Iterator[Row]:
+    """The rows behind one line of a leaderboard that `compare --format csv` wrote."""
+    if len(cells) != len(header):
+        _fail(where, line, f"this row has {len(cells)} cells where the header has {len(header)}")
+    named = dict(zip(header, cells, strict=True))
+    model, prompt = named["model"], named["prompt"]
+    label = named.get("label", "")
+    for at, scenario in scenarios.items():
+        yield model, label.removeprefix(f"{model} · ") or prompt, scenario, _number(cells[at], where, line)
 
 
 def _records(text: str, where: str) -> Iterator[tuple[int, list[str]]]:

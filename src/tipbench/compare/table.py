@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tipbench.compare.report import Report
 
 # What goes first where there is no room for all.
-_LEAST_IMPORTANT = ("n", "behind", "memory", "latency", "scales", "speed", "expect")
+_LEAST_IMPORTANT = ("n", "behind", "memory", "latency", "scales", "speed", "diversity", "expect")
+_SCALES_NOTE = "scale means are of the judged candidates alone, the composite also counts unusable replies"
 _LONGEST_NAME = 24
 _SHORTEST = 3
 
@@ -46,12 +47,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     marked: frozenset[int]
     hidden: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def caption(self) -> str:
-        """What a reader must know of the columns: which are abbreviated and which are not there."""
+        """What a reader must know of the columns: what they count, and which are abbreviated or hidden."""
         short = [f"{column.title} = {column.full}" for column in self.columns if column.full]
-        parts = [", ".join(short), f"no room for {', '.join(self.hidden)}" if self.hidden else ""]
+        hidden = f"no room for {', '.join(self.hidden)}" if self.hidden else ""
+        parts = [self.note, ", ".join(short), hidden]
         return "; ".join(part for part in parts if part)
 
 
@@ -68,9 +71,12 @@ def report_table(report: Report, *, width: int | None = None) -> Table:
         _measured("tok/s", [figures.rate(one.tokens_per_s) for one in facts], group="speed"),
         _measured("latency", [figures.duration(one.latency_ms) for one in facts], group="latency"),
         _measured("memory", [figures.gigabytes(one.memory_bytes) for one in facts], group="memory"),
+        _measured("diversity", [figures.number(one.diversity) for one in facts], group="diversity"),
     ]
     known = [pair for pair in measured if any(text != UNKNOWN for text in pair[1])]
-    return _fitted(_joined(_standing(report.board), known), width)
+    unusable = bool(report.scales) and any(one.n_failed and one.scales for one in facts)
+    table = replace(_joined(_standing(report), known), note=_SCALES_NOTE if unusable else "")
+    return _fitted(table, width)
 
 
 def first_rows(board: Leaderboard) -> frozenset[int]:
@@ -96,12 +102,13 @@ def _may_be_best(board: Leaderboard, row: LeaderboardRow) -> bool:
     return row.combination == board.winner if board.winner else row.tied_for_first
 
 
-def _standing(board: Leaderboard) -> Table:
+def _standing(report: Report) -> Table:
+    board = report.board
     columns = (
         Column(title="", align="left"),
         Column(title="model", align="left"),
         Column(title="prompt", align="left"),
-        Column(title="mean"),
+        Column(title=report.score_title),
         Column(title=interval_title(board)),
         Column(title="expect", group="expect"),
         Column(title="behind", group="behind"),

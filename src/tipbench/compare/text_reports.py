@@ -33,6 +33,7 @@ def report_md(report: Report) -> str:
     blocks = [
         f"# {_line(report.title)} {MD_MARK}",
         *(f"> **{_inline(line)}**" for line in report.first),
+        *([f"**{_inline(report.headline)}**"] if report.headline else []),
         *map(_line, report.sentences),
         _md_table(report_table(report)),
         *_exploration(report),

@@ -80,7 +80,16 @@ def _value(run: Run, text: str, scores: Scores, rubric: Rubric) -> float | None:
 
 def is_failure(run: Run) -> bool:
     """Whether a reply as a whole failed, so that there is nothing to judge in it."""
-    return run.how == "none" or run.cut is not None
+    return bool(reply_problem(run))
+
+
+def reply_problem(run: Run) -> str:
+    """Why a reply cannot be used; empty for a good one, and for a cell without a reply."""
+    if run.status == "failed":
+        return ""
+    if run.cut is not None:
+        return "prompt truncated" if run.cut == "prompt" else "truncated"
+    return "unreadable" if run.how == "none" else ""
 
 
 def known_values(run: Run, values: Sequence[float | None]) -> list[float]:

@@ -23,7 +23,7 @@ _SCHEMA = (
     """
 CREATE TABLE IF NOT EXISTS snapshot_2 (
     ledger TEXT, experiment TEXT, revision TEXT, runs TEXT,
-    done INTEGER, failed INTEGER, pending INTEGER, newest_ms INTEGER,
+    done INTEGER, failed INTEGER, pending INTEGER, newest_ms INTEGER, judged INTEGER,
     PRIMARY KEY (ledger, experiment)
 )""",
     """
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS batches_1 (
     PRIMARY KEY (ledger, experiment)
 )""",
 )
-_KEEP = "INSERT OR REPLACE INTO snapshot_2 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_KEEP = "INSERT OR REPLACE INTO snapshot_2 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KEEP_BATCHES = "INSERT OR REPLACE INTO batches_1 VALUES (?, ?, ?, ?)"
 _SNAPSHOT = "FROM snapshot_2 WHERE ledger = ? AND experiment = ? AND revision = ?"
 _BATCHES = "FROM batches_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
@@ -40,12 +40,13 @@ _BATCHES = "FROM batches_1 WHERE ledger = ? AND experiment = ? AND revision = ?"
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How many cells are done, have failed, and wait for a judge."""
+    """How many cells are done, have failed, and wait for a judge; how many candidates are judged."""
 
     done: int
     failed: int
     pending: int
     newest_ms: int | None
+    judged: int = 0
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Counts:
@@ -55,6 +56,7 @@ class Counts:
             failed=len(runs) - done,
             pending=sum(run.judge_pending for run in runs),
             newest_ms=max((run.started_ms for run in runs), default=None),
+            judged=sum(int(run.metrics.get("n_judged", 0)) for run in runs),
         )
 
 
@@ -72,16 +74,16 @@ class Cache:
             return None
 
     def counts(self, ledger: str, experiment_id: str, revision: str) -> Counts | None:
-        query = f"SELECT done, failed, pending, newest_ms {_SNAPSHOT}"
+        query = f"SELECT done, failed, pending, newest_ms, judged {_SNAPSHOT}"
         row = self._row(query, ledger, experiment_id, revision)
         if row is None:
             return None
-        done, failed, pending, newest_ms = row
-        return Counts(done=done, failed=failed, pending=pending, newest_ms=newest_ms)
+        done, failed, pending, newest_ms, judged = row
+        return Counts(done=done, failed=failed, pending=pending, newest_ms=newest_ms, judged=judged)
 
     def keep(self, ledger: str, experiment_id: str, revision: str, runs: Sequence[Run]) -> None:
         counts = Counts.of(runs)
-        numbers = (counts.done, counts.failed, counts.pending, counts.newest_ms)
+        numbers = (counts.done, counts.failed, counts.pending, counts.newest_ms, counts.judged)
         self._keep(_KEEP, (ledger, experiment_id, revision), to_json(list(runs)), *numbers)
 
     def batches(self, ledger: str, experiment_id: str, revision: str) -> list[Batch] | None:

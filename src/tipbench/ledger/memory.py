@@ -122,6 +122,7 @@ class MemoryLedger:
             failed=counts.failed,
             pending=counts.pending,
             newest_ms=counts.newest_ms,
+            judged=counts.judged,
         )
 
     def add_batch(self, batch: Batch) -> None:

@@ -301,6 +301,7 @@ class MlflowLedger:
             failed=counts.failed,
             pending=counts.pending,
             newest_ms=counts.newest_ms,
+            judged=counts.judged,
             url=self._page(found.experiment_id),
         )
 

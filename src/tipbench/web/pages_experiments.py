@@ -71,6 +71,7 @@ def _airflow(service: Service) -> dict[str, str] | None:
 def experiment_row(one: ExperimentSummary, now: int) -> ExperimentRow:
     judged = one.done - one.pending
     words = f"{one.pending} of {figures.count(one.done, 'cell')} to judge" if one.done else "nothing to judge"
+    words += f", {one.judged} judged" if one.judged else ""
     return ExperimentRow(
         name=one.name,
         suite_id=one.suite_id,
@@ -79,7 +80,7 @@ def experiment_row(one: ExperimentSummary, now: int) -> ExperimentRow:
         newest_ms=one.newest_ms,
         age=ago(one.newest_ms, now),
         percent=part(judged, one.done),
-        judged_words="all judged" if one.done and not one.pending else words,
+        judged_words=f"all judged ({one.judged})" if one.done and not one.pending else words,
         waits=one.pending > 0,
         url=one.url,
     )

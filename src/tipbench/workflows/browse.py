@@ -35,7 +35,11 @@ def pin_of(ledger: Ledger, experiment: str) -> Pin:
     pin = ledger.pinned(experiment)
     if pin is None:
         known = [entry.name for entry in ledger.experiments()]
-        meant = did_you_mean(experiment, known) or f"; there are: {listed(known) or 'none yet'}"
+        there = (
+            f"; there are: {listed(known)}; name one with --experiment" if known else "; there is none yet"
+        )
+        # Nobody typed the default name, so none is close to what was meant.
+        meant = (did_you_mean(experiment, known) if experiment != Settings.experiment else "") or there
         raise NotFound(f"there is no experiment {experiment!r} at {ledger.uri}{meant}")
     return pin
 

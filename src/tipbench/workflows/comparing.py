@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -156,13 +157,14 @@ def _report(
     slow, hosts = too_slow(groups, max_latency_ms), hosts_of(state.runs)
     fast = {name: some for name, some in groups.items() if name not in slow}
     rows = [row for row in _rows(state, kind, state.rubric) if row[:2] not in slow]
-    board = _ranked(rows, groups, advise=not caution)
+    facts = facts_of(state, fast, state.scores(kind), rows)
+    board = _counted(_ranked(rows, groups, advise=not caution), facts)
     lowest, highest = bounds_of(state)
     return Report(
         title=state.experiment,
         board=board,
         sentences=sentences(board, advise=not caution) if fast or not slow else _ALL_TOO_SLOW,
-        facts=facts_of(state, fast, state.scores(kind), rows),
+        facts=facts,
         titles=titles_of(state),
         made_ms=_now_ms(),
         ground=kind,
@@ -200,6 +202,12 @@ def _rows(
 def _ranked(rows: Sequence[Row], groups: Mapping[Combination, Sequence[Run]], *, advise: bool) -> Leaderboard:
     board = rank(rows, cost=costs(groups), host=comparable(groups))
     return board if advise else replace(board, recommended=None, recommended_because=None)
+
+
+def _counted(board: Leaderboard, facts: Mapping[Combination, Facts]) -> Leaderboard:
+    """The board with `n_judged` as people count: candidates with scores, without the failed slots."""
+    rows = tuple(replace(row, n_judged=facts[row.combination].n_judged) for row in board.rows)
+    return replace(board, rows=rows, n_judged=sum(row.n_judged for row in rows))
 
 
 def _caution(
@@ -337,7 +345,7 @@ def _explored(
 ) -> Exploration:
     ranked = {row.combination for row in report.board.rows}
     rows = [row for row in _rows(state, kind, weighted(state.rubric, weights)) if row[:2] in ranked]
-    board = _ranked(rows, combinations(state.runs), advise=report.advise)
+    board = _counted(_ranked(rows, combinations(state.runs), advise=report.advise), report.facts)
     return Exploration(weights=dict(weights), board=board, sentence=_change(report.board, board))
 
 
@@ -364,7 +372,8 @@ def _against(
         raise BadInput(
             f"{before.experiment!r} was judged under {before.rubric.id} ({before.rubric.hash[:8]}) and "
             f"{state.experiment!r} under {state.rubric.id} ({state.rubric.hash[:8]}): their scores cannot "
-            "be compared"
+            "be compared; give a --baseline judged under the same rubric, or judge that one anew: "
+            f"`tipbench judge export --experiment {shlex.quote(before.experiment)} --new-rubric`"
         )
     then = _kind(before, ground)
     _caution(before, then, insist=insist)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tipbench.compare.report import Facts, Shown
 from tipbench.compare.scores import Combination
 from tipbench.judge.candidates import candidate_key
-from tipbench.judge.scoring import labels, slot_texts, slot_values
+from tipbench.judge.scoring import labels, reply_problem, slot_texts, slot_values
 from tipbench.judge.verdicts import under
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.workflows.places import one_speed, speeds_of
@@ -58,7 +58,7 @@ def _facts(
 ) -> Facts:
     shown = tuple(one for run in runs for one in _shown(state, run, scores, notes))
     counting = state.tips_per_cell or len(shown)
-    given = [one.scores for one in shown if one.scores and one.slot < counting]
+    given = [one for one in shown if one.scores and one.slot < counting]
     memory = [run.metrics["memory_bytes"] for run in runs if "memory_bytes" in run.metrics]
     speeds = speeds_of(runs)
     sampling = runs[0].sampling
@@ -71,17 +71,28 @@ def _facts(
         memory_bytes=max(memory, default=None),
         format_ok=_mean(runs, "format_ok"),
         diversity=_mean(runs, "diversity"),
-        n_failed=sum(run.status == "failed" for run in runs),
-        scales={s.name: fmean(one[s.name] for one in given) for s in state.rubric.scales} if given else {},
+        n_failed=sum(run.status == "failed" or bool(reply_problem(run)) for run in runs),
+        n_judged=len(given),
+        scales={s.name: _scale_mean(given, s.name) for s in state.rubric.scales} if given else {},
         by_scenario=by_scenario,
         candidates=shown,
         by_host=speeds,
     )
 
 
+def _scale_mean(given: Sequence[Shown], name: str) -> float:
+    """The mean over scenarios, like the composite's: a scenario with more candidates counts no more."""
+    by_scenario: dict[str, list[float]] = {}
+    for one in given:
+        by_scenario.setdefault(one.scenario, []).append(one.scores[name])
+    return fmean(fmean(values) for values in by_scenario.values())
+
+
 def _shown(state: Judged, run: Run, scores: Scores, notes: Mapping[str, tuple[str, ...]]) -> list[Shown]:
-    texts = slot_texts(run)
+    problem = reply_problem(run)
+    texts = [one.text for one in run.candidates[: run.n_tips]] if problem else slot_texts(run)
     keys = [candidate_key(run.scenario_id, text) for text in texts]
+    scores = {} if problem else scores
     shown = []
     for slot, value in enumerate(slot_values(run, scores, rubric=state.rubric)):
         held = slot < len(texts)
@@ -94,6 +105,7 @@ def _shown(state: Judged, run: Run, scores: Scores, notes: Mapping[str, tuple[st
                 value=value,
                 scores=scores.get(keys[slot], {}) if held else {},
                 overlong=held and state.rubric.is_overlong(texts[slot]),
+                problem=problem,
                 notes=notes.get(keys[slot], ()) if held else (),
             )
         )

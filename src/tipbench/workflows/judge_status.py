@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.judge.agreement import Agreement, Comparison, agreement, compare_kinds
 from tipbench.judge.gate import ewma_series, history_of, visibility_sentence
-from tipbench.judge.verdicts import judged, under, wanted
+from tipbench.judge.verdicts import under, wanted
 from tipbench.workflows.judged import PEOPLE, judged_experiment
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class JudgeStatus:
     objections: int
     severity: float | None
     chart: tuple[Point, ...]
+    drift_accepted: int = 0
     compared: Comparison | None = None
 
 
@@ -58,10 +59,11 @@ class OpenBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeState:
-    """Candidates are different texts: what two cells wrote alike counts once.
+    """Counts of candidates, each slot of a cell by itself, like the counts of `compare` and `experiments`.
 
-    `settled` says that judging further cannot change the winner. `left_to_people` are those wanted that no
-    person or agent has judged: `judge export` gives them out also where a model or the proxy has judged them.
+    `judged` are those with scores that the leaderboard uses, `pending` those that wait for a judge.
+    `settled` says that judging further cannot change the winner. `left_to_people` are the different
+    texts that no person or agent has judged, `machine_only` those of them that a model or the proxy has.
     `minutes_left` is what they take one person, at the pace of the batches so far or at twenty seconds each.
     """
 
@@ -72,6 +74,7 @@ class JudgeState:
     pending: int
     cells_pending: int
     left_to_people: int
+    machine_only: int
     minutes_left: int
     seconds_each: float
     settled: bool
@@ -87,9 +90,8 @@ def judge_status(settings: Settings) -> JudgeState:
     """How far the judging of the settings' experiment has come."""
     state = judged_experiment(settings)
     waiting = state.waiting()
-    left = _different(waiting)
+    left = sum(map(len, waiting.values()))
     to_people = len(_different(state.waiting(PEOPLE)))
-    done = _judged(state)
     counting = under(state.verdicts, state.rubric.hash)
     seconds = seconds_each(state.batches)
     agreed = agreement(
@@ -98,11 +100,12 @@ def judge_status(settings: Settings) -> JudgeState:
     return JudgeState(
         experiment=state.experiment,
         rubric_id=state.rubric.id,
-        wanted=len(done | left),
-        judged=len(done),
-        pending=len(left),
+        wanted=_n_wanted(state),
+        judged=_n_judged(state),
+        pending=left,
         cells_pending=len(waiting),
         left_to_people=to_people,
+        machine_only=to_people - len(_different(waiting)),
         minutes_left=round(to_people * seconds / 60 + (0.49 if to_people else 0)),
         seconds_each=seconds,
         settled=state.is_settled,
@@ -119,10 +122,25 @@ def _different(by_run: Mapping[str, Sequence[str]]) -> set[str]:
     return {key for keys in by_run.values() for key in keys}
 
 
-def _judged(state: Judged) -> set[str]:
-    """The candidates of the slots that count which those deciding have judged, also where raced out."""
-    every = _different(wanted(state.runs, tips_per_cell=state.tips_per_cell))
-    return every & judged(state.verdicts, rubric_hash=state.rubric.hash, kinds=state.deciding)
+def _n_judged(state: Judged) -> int:
+    """The candidates with scores that the leaderboard uses, of eliminated variants too."""
+    scores = state.scores(state.ground())
+    return sum(key in scores for keys in _slots(state).values() for key in keys)
+
+
+def _n_wanted(state: Judged) -> int:
+    """The judged candidates and those that wait."""
+    waiting, scores = state.waiting(), state.scores(state.ground())
+    return sum(
+        key in scores or key in waiting.get(run_id, ())
+        for run_id, keys in _slots(state).items()
+        for key in keys
+    )
+
+
+def _slots(state: Judged) -> dict[str, list[str]]:
+    """By run id, the keys of all candidates that count."""
+    return wanted(state.runs, tips_per_cell=state.tips_per_cell)
 
 
 def seconds_each(batches: Sequence[Batch]) -> float:
@@ -156,6 +174,13 @@ def _judge_status(state: Judged, judge: Judge, counting: Sequence[Verdict], agre
         objections=sum(one.overlong is not None for one in mine),
         severity=severity[0] if severity else None,
         chart=tuple(ewma_series(history_of(state.batches, judge))),
+        drift_accepted=sum(
+            one.drift_accepted
+            for batch in state.batches
+            if batch.rubric_hash == state.rubric.hash
+            for one in batch.applications
+            if (one.judge.id, one.judge.kind) == (judge.id, judge.kind)
+        ),
         compared=None if judge.kind in PEOPLE else _compared(state, judge),
     )
 
