@@ -112,7 +112,7 @@ class OwnOllama:
         """Install a model from a GGUF file."""
         modelfile = self._folder / "Modelfile"
         modelfile.write_text(_MODELFILE.format(weights=weights))
-        command = [PROGRAM, "create", name, "-f", modelfile]
+        command = [str(PROGRAM), "create", name, "-f", str(modelfile)]
         subprocess.run(command, env=self.environment, check=True, capture_output=True)
 
     def kill(self) -> None:
