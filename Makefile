@@ -63,7 +63,7 @@ ollama: $(READY) ## a real Ollama for `make test-ollama`: about 4 minutes on 2 c
 
 test-ollama: $(DEV_READY) ## the tests against a real Ollama; with OLLAMA_HOST set, against that server
 	@[ -n "$$OLLAMA_HOST" ] || PYTHON=$(BIN)/python ./.ci/ollama
-	$(BIN)/python -m pytest -m ollama --timeout 300 -rs
+	$(BIN)/python -m pytest tests/ollama_server -m ollama --timeout 300 -rs
 
 check: $(DEV_READY) ## lint, types, layers
 	$(BIN)/ruff check .

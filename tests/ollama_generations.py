@@ -1,14 +1,14 @@
 """The rules by which two generations of Ollama treat a request, for the fake in `stand_in.py`.
 
-`tests/ollama_server/test_conformance.py` runs the same cases on the fake and on a real Ollama 0.17.4. The
-rules of the later generation come from Ollama's source of 21 August 2026 (v0.33.0-rc2).
+`tests/ollama_server/test_ollama_conformance.py` runs the same cases on the fake and on a real Ollama 0.17.4.
+The rules of the later generation come from Ollama's source of 21 August 2026 (v0.33.0-rc2).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ VERSIONS: dict[Generation, str] = {"0.17": "0.17.4", "August 2026": "0.33.0"}
 DEFAULT_NUM_CTX = 4096
 _NUM_KEEP = 4
 _TOKENS_AROUND_A_MESSAGE = 4
+_MOST_EQUAL_TOKENS = 30
 _THINK_LEVELS = ("high", "medium", "low")
 
 
@@ -34,10 +35,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """The text of a reply in tokens, and why it ended."""
+    """The text of a reply in tokens, and why it ended. None means that it broke off."""
 
     tokens: tuple[str, ...]
-    reason: str
+    reason: Literal["stop", "length"] | None
 
     @property
     def text(self) -> str:
@@ -100,15 +101,30 @@ def fitting_prompt(body: dict[str, Any], *, num_ctx: int, generation: Generation
 
 
 def cut_reply(text: str, *, options: dict[str, Any], room: int | None) -> Reply:
-    """The reply up to the first stop text, the limit of tokens, or the end of the context (`room`)."""
+    """The reply up to the first stop text, the limit of tokens, or the end of the context (`room`).
+
+    Both generations stop without a last object after more than 30 equal tokens.
+    """
     found = [text.find(stop) for stop in options.get("stop") or [] if stop in text]
     if found:
         text = text[: min(found)]
     tokens = tuple(split_tokens(text))
     limits = [limit for limit in (options.get("num_predict"), room) if limit is not None and limit > 0]
     most = min(limits, default=len(tokens))
-    reply = Reply(tokens=tokens, reason="stop")
-    return reply if len(tokens) <= most else replace(reply, tokens=tokens[:most], reason="length")
+    looping = _end_of_loop(tokens[:most])
+    if looping is not None:
+        return Reply(tokens=tokens[:looping], reason=None)
+    return Reply(tokens=tokens[:most], reason="stop" if len(tokens) <= most else "length")
+
+
+def _end_of_loop(tokens: Sequence[str]) -> int | None:
+    """The place of the token that is one too many in a row of equal ones, if there is one."""
+    in_a_row = 0
+    for i, token in enumerate(tokens):
+        in_a_row = in_a_row + 1 if i and token.strip() == tokens[i - 1].strip() else 0
+        if in_a_row > _MOST_EQUAL_TOKENS:
+            return i
+    return None
 
 
 def obey(schema: dict[str, Any], texts: Iterator[str]) -> object:

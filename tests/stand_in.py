@@ -2,7 +2,7 @@
 
 It generates nothing and remembers what it saw. It is for what a well-behaved engine never does (stalls, torn
 streams, models that will not unload) and for measuring what tipbench itself costs. Without a fault it answers
-as Ollama does: `tests/ollama_server/test_conformance.py` runs the same cases on it and on a real Ollama.
+as Ollama does: `tests/ollama_server/test_ollama_conformance.py` runs the same cases on it and on a real one.
 """
 
 from __future__ import annotations
@@ -362,7 +362,10 @@ class _Connection:
                 "eval_count": 10**15,
             }
         if body.get("stream") is False:
-            await self.send(200, {**last, "message": message["message"]})
+            await self.send(200, {**(last if reply.reason else {}), **message, "done": bool(reply.reason)})
+            return
+        if reply.reason is None:
+            await self.lines([message])
             return
         await self.stream(message, last, fault)
 

@@ -357,6 +357,16 @@ def test_a_schema_is_obeyed(server: Server) -> None:
     assert [3 <= len(tip) <= 8 for tip in value["tips"]] == [True, True]
 
 
+def test_a_reply_of_equal_tokens_breaks_off(server: Server) -> None:
+    """After more than 30 equal tokens Ollama ends the reply without its last object, with status 200."""
+    schema = {"enum": [" ".join(["a"] * 60)]}
+    body = {"model": server.model, "messages": HELLO, "format": schema, "options": {"num_predict": 300}}
+    response = server.post("/api/chat", **body)
+    *_, last = lines(response)
+    assert (response.status_code, last["done"]) == (200, server.generation is None)
+    assert server.post("/api/chat", **body, stream=False).json()["done"] is (server.generation is None)
+
+
 def test_think_is_refused_by_a_model_that_does_not_think(server: Server) -> None:
     """The answer is 400 and names the model; `think: false` is always allowed."""
     if "thinking" in server.post("/api/show", model=server.model).json()["capabilities"]:
