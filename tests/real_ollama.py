@@ -166,7 +166,7 @@ def named_server(url: str) -> Iterator[RealOllama]:
         weights.setdefault(_weights(url, model), model)
     if len(weights) < 2:
         raise Unusable(
-            f"the server at {url} has {len(weights)} models that can be tested, and the tests need 2: "
+            f"the tests need 2 models that write text, and the server at {url} has {len(weights)}: "
             "run `ollama pull` for another small one, or unset OLLAMA_HOST"
         )
     first, second = [str(model["name"]) for model in weights.values()][:2]
