@@ -13,7 +13,7 @@ OURS := pyproject.toml requirements/build.in
 AIRFLOW := .venv-airflow
 AIRFLOW_READY := $(AIRFLOW)/.ready
 
-.PHONY: help setup demo test test-slow test-airflow test-airflow-slow check bench docs pictures pins clean
+.PHONY: help setup demo test test-slow test-airflow test-airflow-slow ollama test-ollama check bench docs pictures pins clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -47,7 +47,7 @@ demo: setup ## bench a real model and show a leaderboard
 
 test: $(READY) ## all checks and tests but the slow ones
 	@$(MAKE) --no-print-directory --jobs=2 check $(AIRFLOW_READY)
-	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not ollama" -n 4 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV_READY) $(AIRFLOW_READY) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
@@ -57,6 +57,13 @@ test-airflow: $(DEV_READY) $(AIRFLOW_READY) ## the DAG run whole, in Airflow's o
 
 test-airflow-slow: $(DEV_READY) $(AIRFLOW_READY) ## the DAG under a real scheduler and API server
 	$(BIN)/python -m pytest -m "airflow and slow"
+
+ollama: $(READY) ## a real Ollama for `make test-ollama`: about 4 minutes on 2 cores, 1 GB of Go's caches
+	@PYTHON=$(BIN)/python ./.ci/ollama
+
+test-ollama: $(DEV_READY) ## the tests against a real Ollama; with OLLAMA_HOST set, against that server
+	@[ -n "$$OLLAMA_HOST" ] || PYTHON=$(BIN)/python ./.ci/ollama
+	$(BIN)/python -m pytest tests/ollama_server -m ollama --timeout 300 -rs
 
 check: $(DEV_READY) ## lint, types, layers
 	$(BIN)/ruff check .
@@ -80,6 +87,8 @@ pins: $(DEV_READY) ## compile the pinned requirements anew
 	$(COMPILE) $(OURS) --extra embedded --extra mcp --extra postgres --output-file requirements/run.txt
 	$(COMPILE) $(OURS) --extra embedded --extra mcp --extra postgres --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt
 	$(COMPILE) requirements/airflow.in --output-file requirements/airflow.txt
+	$(COMPILE) --no-deps requirements/go.in --output-file requirements/go.txt
+	$(COMPILE) --no-deps requirements/miniaudio.in --output-file requirements/miniaudio.txt
 
 clean: ## remove the environments and caches
 	rm -rf $(VENV) $(AIRFLOW) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

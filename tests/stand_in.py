@@ -1,7 +1,8 @@
 """A stand-in for an Ollama host: a real HTTP server on loopback, with faults on demand.
 
 It generates nothing and remembers what it saw. It is for what a well-behaved engine never does (stalls, torn
-streams, models that will not unload) and for measuring what tipbench itself costs.
+streams, models that will not unload) and for measuring what tipbench itself costs. Without a fault it answers
+as Ollama does: `tests/ollama_server/test_ollama_conformance.py` runs the same cases on it and on a real one.
 """
 
 from __future__ import annotations
@@ -14,17 +15,31 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from datetime import datetime, timedelta, timezone
+from itertools import cycle, pairwise
 from typing import Any
+
+from ollama_generations import (
+    DEFAULT_NUM_CTX,
+    VERSIONS,
+    Generation,
+    Refused,
+    check_think,
+    cut_reply,
+    fitting_prompt,
+    obey,
+    read_body,
+)
+from tipbench.engine.embedded.catalog import human_count
 
 # Of the loop, from a connection that was let in to one that is served.
 _TURNS = 5
-TIPS = json.dumps(
-    [
-        f"Write down the first step of the report, then work on it for {n} minutes."
-        for n in (5, 10, 15, 20, 25)
-    ]
-)
+_TEXTS = [
+    f"Write down the first step of the report, then work on it for {n} minutes." for n in (5, 10, 15, 20, 25)
+]
+TIPS = json.dumps(_TEXTS)
+_NS_PER_TOKEN = 1_000_000 // 6
+_KINDS = {"/api/show": "ShowRequest", "/api/generate": "GenerateRequest", "/api/chat": "ChatRequest"}
 
 
 @dataclass
@@ -34,10 +49,22 @@ class FakeModel:
     size: int = 1_000_000
     context_length: int = 8192
     weights: str = ""
+    thinks: bool = False
 
     @property
     def digest(self) -> str:
         return hashlib.sha256(f"{self.name}{self.weights}".encode()).hexdigest()
+
+    @property
+    def details(self) -> dict[str, Any]:
+        return {
+            "parent_model": "",
+            "format": "gguf",
+            "family": "test",
+            "families": ["test"],
+            "parameter_size": "" if self.parameters is None else human_count(self.parameters),
+            "quantization_level": "Q4_0",
+        }
 
 
 Fault = Callable[[int, dict[str, Any]], "str | None"]
@@ -49,11 +76,12 @@ class StandIn:
 
     `fault(number, body)` is asked before each chat reply and may return `drop`, `500`, `404`, `torn`,
     `stall`, `garbage`, `error-line`, `length`, `absurd` or `full-context`. `busy` says how many of the next
-    requests to a path are answered 503.
+    requests to a path are answered 503. A `reply` is sent as it is: only the default reply obeys a schema.
     """
 
     models: list[FakeModel]
     latency_s: float = 0.0
+    generation: Generation = "0.17"
     reply: str = TIPS
     fault: Fault = lambda _number, _body: None
     unloads: bool = True
@@ -61,6 +89,7 @@ class StandIn:
     busy: dict[str, int] = field(default_factory=dict)
     gives_digests: bool = True
     resident: list[str] = field(default_factory=list)
+    runners: dict[str, tuple[object, ...]] = field(default_factory=dict)
     chats: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
@@ -81,11 +110,23 @@ class StandIn:
         wanted = name if ":" in name else f"{name}:latest"
         return next((m for m in self.models if m.name in {name, wanted}), None)
 
-    def load(self, name: str) -> None:
+    def load(self, name: str, body: dict[str, Any]) -> int:
+        """Load the model for this request if it is not loaded in this way, and return its context length.
+
+        Another `num_ctx` loads it again. In the later generation, so does another value of `shift`.
+        """
+        model = self.model(name)
+        num_ctx = int((body.get("options") or {}).get("num_ctx", DEFAULT_NUM_CTX))
+        num_ctx = min(num_ctx, model.context_length if model else num_ctx)
+        shift = body.get("shift", True) if self.generation == "August 2026" else None
+        wanted = (num_ctx, shift)
+        if name not in self.resident or self.runners.get(name, wanted) != wanted:
+            self.loads.append(name)
         if name not in self.resident:
             self.resident.append(name)
-            self.loads.append(name)
+        self.runners[name] = wanted
         self.most_resident = max(self.most_resident, len(self.resident))
+        return num_ctx
 
 
 class _Gone(Exception):  # the client's connection is to be dropped
@@ -102,7 +143,7 @@ class _Connection:
         with suppress(_Gone, ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                method, path, _ = head.split(" ", 2)
+                path = head.split(" ", 2)[1]
                 asked_by = re.search(r"^authorization: (.*)\r$", head, re.IGNORECASE | re.MULTILINE)
                 if self.host.keep:
                     self.host.logins.append(asked_by[1] if asked_by else "")
@@ -114,13 +155,18 @@ class _Connection:
                     ),
                     0,
                 )
-                body = json.loads(await self.reader.readexactly(length)) if length else {}
-                await self.route(method, path, body)
+                await self.route(path, await self.reader.readexactly(length))
 
-    async def route(self, method: str, path: str, body: dict[str, Any]) -> None:
+    async def route(self, path: str, content: bytes) -> None:
+        try:
+            body = read_body(content, kind=_KINDS[path]) if path in _KINDS else json.loads(content or b"{}")
+        except Refused as refused:
+            await self.send(refused.status, {"error": refused.error})
+            return
         if self.host.keep:
             self.host.requests.append((path, body))
         handler = {
+            "/": self.hello,
             "/api/version": self.version,
             "/api/tags": self.tags,
             "/api/show": self.show,
@@ -133,17 +179,19 @@ class _Connection:
             self.host.busy[path] -= 1
             await self.send(503, {"error": "server busy, please try again"})
         elif handler is None:
-            await self.send(404, {"error": f"no route {method} {path}"})
+            await self.send_text(404, "404 page not found")
+        elif path in _KINDS and self.host.model(body["model"]) is None:
+            await self.send(404, {"error": f"model '{body['model']}' not found"})
         else:
             await handler(body)
 
     async def send(self, status: int, payload: object) -> None:
-        data = json.dumps(payload).encode()
-        self.writer.write(
-            b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            % (status, len(data))
-        )
-        self.writer.write(data)
+        await self.send_text(status, json.dumps(payload), kind="application/json; charset=utf-8")
+
+    async def send_text(self, status: int, text: str, *, kind: str = "text/plain; charset=utf-8") -> None:
+        data = text.encode()
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
+        self.writer.write(head.encode() + data)
         await self.writer.drain()
 
     async def lines(self, parts: list[dict[str, Any]], *, torn: bool = False, raw: bytes = b"") -> None:
@@ -158,33 +206,46 @@ class _Connection:
         self.writer.write(b"0\r\n\r\n")
         await self.writer.drain()
 
+    async def hello(self, _body: dict[str, Any]) -> None:
+        await self.send_text(200, "Ollama is running")
+
     async def version(self, _body: dict[str, Any]) -> None:
-        await self.send(200, {"version": "0.0.0-stand-in"})
+        await self.send(200, {"version": VERSIONS[self.host.generation]})
 
     async def tags(self, _body: dict[str, Any]) -> None:
         models = [
             {
                 "name": m.name,
                 "model": m.name,
-                "digest": m.digest,
+                "modified_at": _now(),
                 "size": m.size,
-                "details": {"family": "test"},
+                "digest": m.digest,
+                "details": m.details,
             }
             for m in self.host.models
         ]
         await self.send(200, {"models": models})
 
     async def show(self, body: dict[str, Any]) -> None:
-        model = self.host.model(body["model"])
-        if model is None:
-            await self.send(404, {"error": f"model '{body['model']}' not found"})
-            return
+        model = self.model(body)
         info: dict[str, Any] = {"general.architecture": "test", "test.context_length": model.context_length}
         if model.parameters is not None:
             info["general.parameter_count"] = model.parameters
-        await self.send(
-            200, {"details": {"family": "test", "quantization_level": "Q4_0"}, "model_info": info}
-        )
+        shown = {
+            "modelfile": f"FROM {model.name}",
+            "template": "{{ .Prompt }}",
+            "details": model.details,
+            "model_info": info,
+            "capabilities": ["completion", "thinking"] if model.thinks else ["completion"],
+            "modified_at": _now(),
+        }
+        await self.send(200, shown)
+
+    def model(self, body: dict[str, Any]) -> FakeModel:
+        """The model of a request that `route` has let through."""
+        model = self.host.model(body["model"])
+        assert model is not None
+        return model
 
     async def ps(self, _body: dict[str, Any]) -> None:
         found = [m for m in map(self.host.model, self.host.resident) if m is not None]
@@ -193,8 +254,11 @@ class _Connection:
                 "name": m.name,
                 "model": m.name,
                 "size": m.size,
-                "size_vram": round(m.size * self.host.vram_share),
                 **({"digest": m.digest} if self.host.gives_digests else {}),
+                "details": m.details,
+                "expires_at": _now(minutes=5),
+                "size_vram": round(m.size * self.host.vram_share),
+                "context_length": self.host.runners.get(m.name, (DEFAULT_NUM_CTX,))[0],
             }
             for m in found
         ]
@@ -207,40 +271,58 @@ class _Connection:
         )
 
     async def generate(self, body: dict[str, Any]) -> None:
-        name = body["model"]
+        """Load or unload a model. The fake generates text only for `/api/chat`."""
+        await self.load_or_unload(body, {"response": ""})
+
+    async def load_or_unload(self, body: dict[str, Any], empty: dict[str, Any]) -> None:
+        name = self.model(body).name
         if body.get("keep_alive") == 0:
-            if self.host.unloads and name in self.host.resident:
-                self.host.resident.remove(name)
-            await self.send(200, {"model": name, "response": "", "done": True, "done_reason": "unload"})
+            self.unload(name)
         elif name in self.host.load_error:
             await self.send(500, {"error": self.host.load_error[name]})
+            return
         else:
-            self.host.load(name)
-            done = {
-                "model": name,
-                "response": "",
-                "done": True,
-                "done_reason": "load",
-                "load_duration": 50_000_000,
-            }
-            await self.send(200, done)
+            self.host.load(name, body)
+        reason = "unload" if body.get("keep_alive") == 0 else "load"
+        head = {"model": body["model"], "created_at": _now()}
+        await self.send(200, {**head, **empty, "done": True, "done_reason": reason})
+
+    def unload(self, name: str) -> None:
+        if self.host.unloads and name in self.host.resident:
+            self.host.resident.remove(name)
 
     async def chat(self, body: dict[str, Any]) -> None:
-        host, name = self.host, body["model"]
+        host, name = self.host, self.model(body).name
+        if not body.get("messages"):
+            await self.load_or_unload(body, {"message": {"role": "assistant", "content": ""}})
+            return
         host.chats.append(body if host.keep else {"model": name})
         fault = host.fault(len(host.chats), body)
-        host.load(name)
+        try:
+            check_think(body, thinks=self.model(body).thinks)
+        except Refused as refused:
+            await self.send(refused.status, {"error": refused.error})
+            return
+        num_ctx = host.load(name, body)
         host.in_flight.append(name)
         host.most_models_in_flight = max(host.most_models_in_flight, len(set(host.in_flight)))
         try:
             await asyncio.sleep(host.latency_s)
-            await self.answer(name, body, fault)
+            await self.answer(body, fault, num_ctx)
+        except Refused as refused:
+            await self.send(refused.status, {"error": refused.error})
         finally:
             host.in_flight.remove(name)
-            if body.get("keep_alive") == 0 and host.unloads and name in host.resident:
-                host.resident.remove(name)
+            if body.get("keep_alive") == 0:
+                self.unload(name)
 
-    async def answer(self, name: str, body: dict[str, Any], fault: str | None) -> None:
+    def text(self, body: dict[str, Any]) -> str:
+        schema = body.get("format")
+        if self.host.reply != TIPS or not isinstance(schema, dict):
+            return self.host.reply
+        return json.dumps(obey(schema, cycle(_TEXTS)))
+
+    async def answer(self, body: dict[str, Any], fault: str | None, num_ctx: int) -> None:
         if fault == "drop":
             raise _Gone
         if fault == "stall":
@@ -251,19 +333,27 @@ class _Connection:
         if fault == "garbage":
             await self.lines([], raw=b'["not", "an", "object"]\n')
             return
-        message = {"model": name, "message": {"role": "assistant", "content": self.host.reply}, "done": False}
+        options = body.get("options") or {}
+        n_prompt = fitting_prompt(body, num_ctx=num_ctx, generation=self.host.generation)
+        room = None if body.get("shift", True) else num_ctx - n_prompt + 1
+        reply = cut_reply(self.text(body), options=options, room=room)
+        n_tokens = max(1, len(reply.tokens))
+        head = {"model": body["model"], "created_at": _now()}
+        message = {**head, "message": {"role": "assistant", "content": reply.text}, "done": False}
         last = {
-            "model": name,
+            **head,
             "message": {"role": "assistant", "content": ""},
             "done": True,
-            "done_reason": "length" if fault == "length" else "stop",
-            "total_duration": 1_020_000_000,
+            "done_reason": "length" if fault == "length" else reply.reason,
+            "total_duration": 1_010_000_000 + n_tokens * _NS_PER_TOKEN,
             "load_duration": 1_000_000_000,
-            "prompt_eval_count": body["options"]["num_ctx"] if fault == "full-context" else 100,
+            "prompt_eval_count": num_ctx if fault == "full-context" else n_prompt,
             "prompt_eval_duration": 5_000_000,
-            "eval_count": 60,
-            "eval_duration": 10_000_000,
+            "eval_count": n_tokens,
+            "eval_duration": n_tokens * _NS_PER_TOKEN,
         }
+        if not reply.tokens and self.host.generation == "0.17":
+            del last["eval_duration"]
         if fault == "absurd":
             last |= {
                 "total_duration": -5,
@@ -271,12 +361,25 @@ class _Connection:
                 "eval_duration": 1,
                 "eval_count": 10**15,
             }
+        if body.get("stream") is False:
+            await self.send(200, {**(last if reply.reason else {}), **message, "done": bool(reply.reason)})
+            return
+        if reply.reason is None:
+            await self.lines([message])
+            return
+        await self.stream(message, last, fault)
+
+    async def stream(self, message: dict[str, Any], last: dict[str, Any], fault: str | None) -> None:
         if fault == "torn":
             await self.lines([message], torn=True)
         elif fault == "error-line":
             await self.lines([message, {"error": "the runner died"}])
         else:
-            await self.lines([message, last])
+            await self.lines([message, last] if message["message"]["content"] else [last])
+
+
+def _now(*, minutes: int = 0) -> str:
+    return (datetime.now(timezone.utc) + timedelta(minutes=minutes)).isoformat().replace("+00:00", "Z")
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def test_a_cell_says_on_which_machine_and_where_in_memory_it_was_made() -> None:
     with running(StandIn([FakeModel("a:1b")], vram_share=0.75)) as host:
         collect(settings_for(host), emit=quiet)
     for run in runs("bench"):
-        assert (run.host, run.host_kind, run.host_version) == (host.url, "ollama", "0.0.0-stand-in")
+        assert (run.host, run.host_kind, run.host_version) == (host.url, "ollama", "0.17.4")
         assert (run.machine, run.hardware) == (platform.node(), this_machine().hardware)
         assert run.vram_share == 0.75
 
