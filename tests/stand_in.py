@@ -49,7 +49,8 @@ class StandIn:
 
     `fault(number, body)` is asked before each chat reply and may return `drop`, `500`, `404`, `torn`,
     `stall`, `garbage`, `error-line`, `length`, `absurd` or `full-context`. `busy` says how many of the next
-    requests to a path are answered 503.
+    requests to a path are answered 503. `amend(body, last)` returns the last object of each chat
+    reply; one with an `error` is answered 400.
     """
 
     models: list[FakeModel]
@@ -71,6 +72,7 @@ class StandIn:
     keep: bool = True
     vram_share: float = 0.0
     logins: list[str] = field(default_factory=list)
+    amend: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda _body, last: last
 
     @property
     def switches(self) -> int:
@@ -271,6 +273,10 @@ class _Connection:
                 "eval_duration": 1,
                 "eval_count": 10**15,
             }
+        last = self.host.amend(body, last)
+        if "error" in last:
+            await self.send(400, last)
+            return
         if fault == "torn":
             await self.lines([message], torn=True)
         elif fault == "error-line":
