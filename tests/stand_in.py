@@ -77,6 +77,7 @@ class StandIn:
     `fault(number, body)` is asked before each chat reply and may return `drop`, `500`, `404`, `torn`,
     `stall`, `garbage`, `error-line`, `length`, `absurd` or `full-context`. `busy` says how many of the next
     requests to a path are answered 503. A `reply` is sent as it is: only the default reply obeys a schema.
+    `amend(body, last)` returns the last object of each chat reply; one with an `error` is answered 400.
     """
 
     models: list[FakeModel]
@@ -100,6 +101,7 @@ class StandIn:
     keep: bool = True
     vram_share: float = 0.0
     logins: list[str] = field(default_factory=list)
+    amend: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda _body, last: last
 
     @property
     def switches(self) -> int:
@@ -361,6 +363,10 @@ class _Connection:
                 "eval_duration": 1,
                 "eval_count": 10**15,
             }
+        last = self.host.amend(body, last)
+        if "error" in last:
+            await self.send(400, last)
+            return
         if body.get("stream") is False:
             await self.send(200, {**(last if reply.reason else {}), **message, "done": bool(reply.reason)})
             return

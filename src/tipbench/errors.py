@@ -24,6 +24,7 @@ TipbenchError
 │   └── Busy               more is asked of the serving half than it can take on
 ├── Interrupted       130  somebody pressed Ctrl-C; what was done is kept
 ├── EngineFailure       1  one call to a model failed; `retryable` says whether asking again may help
+│   └── PromptTooLong      the prompt does not fit the context
 ├── PolicyFailed        1  a policy raised, or gave what are no scores and no probabilities
 ├── DagRunFailed        1  a run on Airflow came to its end without success
 └── CheckFailed         4  a check ran and said no
@@ -182,6 +183,14 @@ class EngineFailure(TipbenchError):
         super().__init__(message)
         self.retryable = retryable
         self.unreachable = unreachable
+
+
+class PromptTooLong(EngineFailure):
+    """The host refused a prompt that does not fit the context. `by_model`: the model itself has the limit."""
+
+    def __init__(self, message: str, *, by_model: bool) -> None:
+        super().__init__(message, retryable=False)
+        self.by_model = by_model
 
 
 class Interrupted(TipbenchError):

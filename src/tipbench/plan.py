@@ -47,8 +47,14 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
+    """`cells` are to be generated; `done` are the cells of the grid that are there already."""
+
     cells: tuple[Cell, ...]
-    skipped: int
+    done: tuple[Cell, ...] = ()
+
+    @property
+    def skipped(self) -> int:
+        return len(self.done)
 
     def by_model(self) -> Iterator[tuple[Model, list[Cell]]]:
         """Each model once, with all its cells."""
@@ -64,8 +70,10 @@ def plan_cells(grid: Grid, *, models: Sequence[Model], done: AbstractSet[str]) -
     unique = {model.digest: model for model in reversed(models)}
     kept = [model for model in models if unique[model.digest] is model]
     cells = [cell for model in kept for cell in _model_cells(grid, model)]
-    todo = tuple(cell for cell in cells if cell.key not in done)
-    return Plan(cells=todo, skipped=len(cells) - len(todo))
+    return Plan(
+        cells=tuple(cell for cell in cells if cell.key not in done),
+        done=tuple(cell for cell in cells if cell.key in done),
+    )
 
 
 def _model_cells(grid: Grid, model: Model) -> Iterator[Cell]:

@@ -16,6 +16,9 @@ JudgeKind = Literal["human", "agent", "ai", "proxy"]
 Role = Literal["real", "anchor", "foil"]
 Purpose = Literal["judge", "second", "adjudicate", "auto"]
 Because = Literal["winner", "recommended", "named"]
+SizeSource = Literal["", "option", "tag"]
+CellMark = Literal["first-call", "possibly-truncated", "schema-ignored", "digest-changed"]
+CELL_MARKS: tuple[CellMark, ...] = ("first-call", "possibly-truncated", "schema-ignored", "digest-changed")
 
 
 def content_hash(value: object) -> str:
@@ -26,7 +29,10 @@ def content_hash(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model as a host has it. The digest is its identity; the name is for display."""
+    """A model as a host has it. The digest is its identity; the name is for display.
+
+    `size_assumed` is empty if the host gives the size, else it names the source of `parameters`.
+    """
 
     name: str
     digest: str
@@ -35,6 +41,7 @@ class Model:
     family: str = ""
     quantization: str = ""
     context_length: int | None = None
+    size_assumed: SizeSource = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +132,15 @@ class ChatRequest:
     format: Mapping[str, Any] | None = None
     context_length: int | None = None
 
+    @property
+    def room(self) -> int:
+        """The tokens that fit: `num_ctx`, or the model's own context length if that is smaller."""
+        return min(self.sampling.num_ctx, self.context_length or self.sampling.num_ctx)
+
+    @property
+    def characters(self) -> int:
+        return sum(len(message.content) for message in self.messages)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
@@ -180,7 +196,7 @@ class CellResult:
     """All there is to know of one cell once the engine is done with it; `error` is None for a success.
 
     `memory_bytes` is the most that the host was seen to hold for the model so far, `vram_share` how much of
-    the model was in the memory of its graphics cards.
+    the model was in the memory of its graphics cards. `marks` name what a reader of the numbers must know.
     """
 
     cell: Cell
@@ -197,6 +213,7 @@ class CellResult:
     diversity: float | None = None
     memory_bytes: int | None = None
     vram_share: float | None = None
+    marks: tuple[str, ...] = ()
     error: str | None = None
 
     @property
@@ -270,7 +287,8 @@ class Run:
 
     `rubric_id` and `rubric_hash` name the rubric under which the run's scores count: the one it was generated
     for, until the experiment is judged under a new one. `host` is the address of its engine. What was not
-    recorded of where it ran is empty, or None.
+    recorded of where it ran is empty, or None. `marks` has names of `CELL_MARKS`; `size_assumed` is empty if
+    the host gave the number of parameters.
     """
 
     run_id: str
@@ -303,6 +321,8 @@ class Run:
     metrics: Mapping[str, float]
     candidates: tuple[Candidate, ...]
     sampling: Sampling | None = None
+    marks: tuple[str, ...] = ()
+    size_assumed: str = ""
 
     @property
     def variant(self) -> tuple[str, str, Sampling | None]:
@@ -493,6 +513,9 @@ class Ledger(Protocol):
 
     def runs(self, experiment: str) -> list[Run]:
         """All cells of an experiment, one per key, oldest first."""
+
+    def add_marks(self, experiment: str, marks: Mapping[str, Sequence[str]]) -> set[str]:
+        """Add marks to recorded cells, by cell key. Returns the keys that have no run yet."""
 
     def run(self, run_id: str) -> tuple[Run, RunTexts]: ...
 

@@ -24,7 +24,7 @@ WHAT, HOW, WHERE = "What is generated", "How the engine is used", "Where it is r
 # What a collection may be told by a request or a DAG run; how the engine is used is for who runs the machine.
 RUN_SETTINGS = (
     "models", "prompts", "n_tips", "n_scenarios", "temperature", "experiment", "max_model_b", "ollama_url",
-    "mlflow_url", "diversity", "repeats", "seed", "suite",
+    "mlflow_url", "diversity", "repeats", "seed", "suite", "assume_size",
 )  # fmt: skip
 _YES, _NO = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
@@ -37,9 +37,17 @@ def _setting(
     env: str = "",
     check: Check | None = None,
     choices: tuple[str, ...] = (),
+    repeatable: bool = False,
 ) -> Any:  # noqa: ANN401 - a dataclass field stands in for a value of any type
     """A row of the table. `check` returns what is wrong with a value, or None."""
-    about_it = {"help": about, "group": group, "env": env, "check": check, "choices": choices}
+    about_it = {
+        "help": about,
+        "group": group,
+        "env": env,
+        "check": check,
+        "choices": choices,
+        "repeatable": repeatable,
+    }
     return field(default=default, metadata=about_it)
 
 
@@ -63,6 +71,21 @@ def _some(values: tuple[str, ...]) -> str | None:
         return "names nothing; give one or more names separated by commas"
     twice = sorted({value for value in values if values.count(value) > 1})
     return f"{', '.join(twice)} is named twice" if twice else None
+
+
+def _sizes(values: tuple[str, ...]) -> str | None:
+    for value in values:
+        if not re.fullmatch(r"[^=\s]+=\d{1,5}(\.\d{1,6})?[bB]?", value) or not size_of(value)[1]:
+            return f"{value!r} is not NAME=BILLIONS such as my-model:latest=3.2"
+    names = [size_of(value)[0] for value in values]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return f"{', '.join(twice)} is named twice" if twice else None
+
+
+def size_of(value: str) -> tuple[str, float]:
+    """A model's name and its size in billions of parameters, from one value of `assume_size`."""
+    name, _, billions = value.partition("=")
+    return name, float(billions.rstrip("bB"))
 
 
 def _name(value: str) -> str | None:
@@ -166,6 +189,13 @@ class Settings:
     )
     gguf: tuple[str, ...] = _setting(
         (), "more models for the embedded engine: name=path of a GGUF file, separated by commas", group=HOW
+    )
+    assume_size: tuple[str, ...] = _setting(
+        (),
+        "the size of a model for which the host gives none: name=billions of parameters, separated by commas",
+        check=_sizes,
+        group=HOW,
+        repeatable=True,
     )
     pull: bool = _setting(False, "let the host download models that it does not have", group=HOW)
     evict: bool = _setting(False, "unload a model that somebody else has loaded on the host", group=HOW)

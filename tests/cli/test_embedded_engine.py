@@ -59,6 +59,7 @@ def test_same_key_same_text(tiny: Path) -> None:
     assert {run.how for run in structured} == {"strict"}
     assert {len(run.candidates) for run in structured} == {2}
     assert {run.metrics["cached_tokens"] for run in found} == {0.0}
+    assert [run.marks for run in found] == [("first-call",), (), (), ()]
 
 
 @pytest.mark.slow
@@ -69,10 +70,15 @@ def test_a_reply_at_its_limit_is_marked_as_cut(tiny: Path) -> None:
     assert {run.metrics["format_ok"] for run in found} == {0.0}
 
 
-def test_a_prompt_that_does_not_fit_is_marked_as_cut(tiny: Path) -> None:
-    """With a context of 64 tokens the prompt itself is cut, and that is what is recorded."""
-    found = collect_tiny(tiny, "narrow", "--num-ctx", "64", "--num-predict", "8").values()
-    assert {run.cut for run in found} == {"prompt"}
+def test_a_prompt_that_does_not_fit_fails_its_cell(tiny: Path) -> None:
+    """With a context of 64 tokens no prompt fits: every cell fails with its tokens and the remedy."""
+    ran = tipbench(
+        *("collect", "--engine", "embedded", "--models", "tiny", "--gguf", f"tiny={tiny}", "--json"),
+        *("--prompts", "v1", "--n-scenarios", "2", "--num-ctx", "64", "--experiment", "narrow"),
+    )
+    assert (ran.code, ran.json["cells"]["failed"]) == (1, 2)
+    sentence = r"the prompt has \d{3,4} tokens, num_ctx is 64: raise num_ctx in the suite"
+    assert all(re.match(sentence, run.error or "") for run in runs("narrow"))
 
 
 def test_a_real_model_from_end_to_end() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from stand_in import FakeModel, StandIn, running
 from tipbench.engine.ollama import OllamaHost, connect, full_name, storable
-from tipbench.errors import EngineFailure, EngineUnreachable
+from tipbench.errors import EngineFailure, EngineUnreachable, PromptTooLong
 from tipbench.records import ChatRequest, Message, Sampling
 
 SCHEMA = {"type": "array", "items": {"type": "string"}}
@@ -46,7 +46,66 @@ async def test_every_option_reaches_the_wire() -> None:
     assert sent["format"] == SCHEMA
     assert sent["think"] is False
     assert sent["keep_alive"] == "7m"
+    assert (sent["truncate"], sent["shift"]) == (False, False)
     assert [m["role"] for m in sent["messages"]] == ["system", "user"]
+
+
+async def test_a_model_is_loaded_with_the_options_of_its_chats() -> None:
+    """Ollama loads a model again if a chat has another num_ctx, or (since 2026) another `shift`."""
+    with running(StandIn([FakeModel("a:1b")])) as stand_in:
+        host = await open_host(stand_in)
+        await host.load("a:1b", num_ctx=2048, keep_alive="5m")
+        await host.chat(a_request(), keep_alive="5m")
+        await host.close()
+    (loaded,) = [body for path, body in stand_in.requests if path == "/api/generate"]
+    (asked,) = stand_in.chats
+    assert loaded["shift"] is asked["shift"] is False
+    assert loaded["options"]["num_ctx"] == asked["options"]["num_ctx"]
+
+
+async def test_a_key_for_a_guarded_host_is_sent_with_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`OLLAMA_API_KEY` goes along with chats and loads, as with all that the official client sends."""
+    monkeypatch.setenv("OLLAMA_API_KEY", "secret")
+    with running(StandIn([FakeModel("a:1b")])) as stand_in:
+        host = await open_host(stand_in)
+        await host.load("a:1b", num_ctx=2048, keep_alive="5m")
+        await host.chat(a_request(), keep_alive="5m")
+        await host.resident()
+        await host.close()
+    assert set(stand_in.logins[1:]) == {"Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("the input length exceeds the context length", "the prompt is longer than num_ctx 2048"),
+        (
+            '{"error":{"code":400,"type":"exceed_context_size_error","n_prompt_tokens":2613,"n_ctx":2048}}',
+            "the prompt has 2613 tokens, num_ctx is 2048",
+        ),
+        (
+            "input length (2613 tokens) exceeds the model's maximum context length (2048 tokens)",
+            "the prompt has 2613 tokens, num_ctx is 2048",
+        ),
+        (
+            "the prompt is longer than the context length currently available to the model; shorten it",
+            "the prompt is longer than num_ctx 2048",
+        ),
+    ],
+)
+async def test_a_refused_prompt_is_told_apart_from_other_refusals(error: str, words: str) -> None:
+    """Every way in which hosts say it, with the number of tokens where they give it."""
+    with running(StandIn([FakeModel("a:1b")], amend=lambda _b, _l: {"error": error})) as stand_in:
+        host = await open_host(stand_in)
+        with pytest.raises(PromptTooLong) as caught:
+            await host.chat(a_request(), keep_alive="5m")
+        stand_in.amend = lambda _b, _l: {"error": "invalid option"}
+        with pytest.raises(EngineFailure, match="the host answers 400: invalid option") as other:
+            await host.chat(a_request(), keep_alive="5m")
+        await host.close()
+    assert str(caught.value) == words
+    assert not caught.value.retryable
+    assert not isinstance(other.value, PromptTooLong)
 
 
 async def test_a_host_leads_nowhere_else() -> None:

@@ -386,3 +386,26 @@ def test_the_samples_are_of_different_kinds() -> None:
     """The tips of the samples cover an overlong one and one outside ASCII."""
     assert any(len(tip) > 40 for tip in TIPS)
     assert not all(tip.isascii() for tip in TIPS)
+
+
+def test_marks_are_recorded_and_more_can_be_added(place: Place, experiment: str) -> None:
+    """A cell keeps the marks that it came with; later ones join them, once, and every reader sees them."""
+    ledger = place.open()
+    ledger.pin(experiment, sample_pin())
+    cold = replace(sample_result(0), marks=("first-call",))
+    model = replace(sample_result(1).cell.model, size_assumed="option")
+    assumed = replace(sample_result(1), cell=replace(sample_result(1).cell, model=model))
+    ledger.record(experiment, [cold, assumed])
+    keys = [cold.cell.key, assumed.cell.key]
+    assert [(run.marks, run.size_assumed) for run in ledger.runs(experiment)] == [
+        (("first-call",), ""),
+        ((), "option"),
+    ]
+    before = ledger.revision(experiment)
+    late = {key: ["digest-changed"] for key in [*keys, "never recorded"]}
+    assert ledger.add_marks(experiment, late) == {"never recorded"}
+    assert ledger.add_marks(experiment, late) == {"never recorded"}
+    for reader in (ledger, place.open()):
+        found = [run.marks for run in reader.runs(experiment)]
+        assert found == [("digest-changed", "first-call"), ("digest-changed",)]
+    assert ledger.revision(experiment) != before

@@ -313,3 +313,53 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, request: pytest.F
     expected = {sample_result(n, text="x" * (n % 5000)) for n in acknowledged}
     assert expected <= there
     assert len(there) <= len(acknowledged) + 4
+
+
+def made_old(spool: Spool) -> None:
+    """Turn the file into one of version 1, which had no late marks."""
+    spool.close()
+    with closing(sqlite3.connect(spool.path)) as db:
+        db.execute("DROP TABLE late_mark")
+        db.execute("PRAGMA user_version = 1")
+
+
+def test_a_spool_of_version_1_is_converted(spool: Spool) -> None:
+    """Its results stay, and it takes marks; many processes may open it at once."""
+    result = sample_result()
+    spool.put("", "e", PIN, result)
+    made_old(spool)
+    problems: list[Exception] = []
+
+    def use(n: int) -> None:
+        try:
+            with Spool(spool.path) as opened:
+                opened.add_marks("", "e", {f"key{n}": ["digest-changed"]})
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
+            problems.append(error)
+
+    threads = [threading.Thread(target=use, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    with Spool(spool.path) as again:
+        assert taken(again) == [result]
+        assert set(again.marks("", "e")) == {f"key{n}" for n in range(4)}
+
+
+def test_marks_wait_by_experiment_until_they_are_recorded(spool: Spool) -> None:
+    """The same mark counts once; a mark that came later stays when earlier ones are struck out."""
+    spool.add_marks("", "e", {"k": ["possibly-truncated"], "other": ["digest-changed"]})
+    spool.add_marks("", "e", {"k": ["possibly-truncated"]})
+    first = spool.marks("", "e")
+    spool.add_marks("", "e", {"k": ["digest-changed"]})
+    with Spool(spool.path) as other:
+        assert other.marks("", "e") == {
+            "k": ("digest-changed", "possibly-truncated"),
+            "other": ("digest-changed",),
+        }
+        assert [(one.experiment, one.count) for one in other.marked_experiments()] == [("e", 2)]
+        other.marks_recorded("", "e", first)
+        assert other.marks("", "e") == {"k": ("digest-changed",)}
+        assert other.pending() == []

@@ -305,3 +305,40 @@ def test_killed_again_and_again_the_embedded_store_holds_each_cell_once(spool: S
     assert_recorded_once(ledger, "e", count)
     assert [w.ledger for w in spool.pending()] == []
     assert ledger.uri == public_uri("", home=home)
+
+
+def marks_of(ledger: MemoryLedger, experiment: str = "e") -> list[tuple[str, ...]]:
+    return [run.marks for run in ledger.runs(experiment)]
+
+
+def test_late_marks_reach_cells_that_are_recorded_and_cells_that_wait(spool: Spool, home: Path) -> None:
+    """Marks survive a ledger that is down, and arrive after the cell that they belong to."""
+    ledgers = Ledgers()
+    put(spool, "", "e", 0)
+    drain(spool, ledgers, lock=home / "lock")
+    put(spool, "", "e", 1)
+    keys = [sample_result(n).cell.key for n in (0, 1)]
+    spool.add_marks("", "e", {key: ["digest-changed"] for key in keys})
+    ledgers.down = {public_uri("", home=home)}
+    report = drain(spool, ledgers, lock=home / "lock")
+    assert report.problems
+    assert set(spool.marks("", "e")) == set(keys)
+    ledgers.down = set()
+    assert drain(spool, ledgers, lock=home / "lock").problems == ()
+    (ledger,) = ledgers.by_uri.values()
+    assert marks_of(ledger) == [("digest-changed",), ("digest-changed",)]
+    assert spool.marked_experiments() == []
+
+
+def test_a_mark_without_a_run_goes_on_waiting(spool: Spool, home: Path) -> None:
+    """The cell may be recorded by another home that is slow; nothing is lost meanwhile."""
+    ledgers = Ledgers()
+    put(spool, "", "e", 0)
+    key = sample_result(1).cell.key
+    spool.add_marks("", "e", {key: ["digest-changed"]})
+    drain(spool, ledgers, lock=home / "lock")
+    assert set(spool.marks("", "e")) == {key}
+    put(spool, "", "e", 1)
+    drain(spool, ledgers, lock=home / "lock")
+    (ledger,) = ledgers.by_uri.values()
+    assert marks_of(ledger) == [(), ("digest-changed",)]

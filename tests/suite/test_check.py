@@ -26,6 +26,7 @@ def test_a_good_suite_has_no_problems(tmp_path: Path) -> None:
     ("changed", "where", "part"),
     [
         ({"v1": PROMPT.replace("{{ n_tips }}", "some")}, "prompts/v1.md:7", "never says how many"),
+        ({"suite": SUITE + "num_ctx: 500\n"}, "prompts/v1.md", "comes near num_ctx 500: raise num_ctx"),
         ({"suite": SUITE + "num_ctx: 401\n"}, "prompts/v1.md", "does not fit num_ctx 401"),
         ({"v1": PROMPT.replace("json", "json\nnum_ctx: 64")}, "prompts/v1.md", "does not fit num_ctx 64"),
         ({"v2": PROMPT}, "prompts/v2.md", "in the same words as v1.md"),
@@ -67,3 +68,15 @@ def test_a_suite_that_is_not_there() -> None:
     """There is nothing to check in a suite that does not exist."""
     with pytest.raises(NotFound):
         check_suite("./not-there")
+
+
+def test_other_scripts_need_more_tokens(tmp_path: Path) -> None:
+    """The same number of characters comes near the limit in Chinese and not in English."""
+    for name, text in (("english", "a" * 600), ("chinese", "字" * 600)):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_suite(folder, v1=PROMPT + text, suite=SUITE + "num_ctx: 1000\n")
+        near = [
+            problem for problem in check_suite(folder) if "an estimate from its characters" in str(problem)
+        ]
+        assert bool(near) is (name == "chinese")

@@ -246,16 +246,16 @@ def test_refused_models_are_named_together_before_anything_runs() -> None:
     """Too large, of unknown size and missing: one message, nothing generated, and 4.02B passes 4.0."""
     models = [
         FakeModel("big:7b", parameters=7_600_000_000),
-        FakeModel("odd:1b", parameters=None),
+        FakeModel("odd", parameters=None),
         FakeModel("fine:4b", parameters=4_020_000_000),
     ]
     with running(StandIn(models)) as host:
         with pytest.raises(ModelRefused) as caught:
-            run(host, models="big:7b,odd:1b,fine:4b,gone:1b")
+            run(host, models="big:7b,odd,fine:4b,gone:1b")
         assert host.chats == []
         assert run(host, models="fine:4b", n_scenarios=1).cells.done == 2
     message = str(caught.value)
-    for part in ("big:7b (7.6B)", "odd:1b", "ollama pull gone:1b"):
+    for part in ("big:7b (7.6B)", "`--assume-size odd=3.2`", "ollama pull gone:1b"):
         assert part in message
     assert "fine:4b" not in message
 
@@ -360,6 +360,19 @@ def test_a_changed_text_under_the_same_id_is_refused(tmp_path: Path) -> None:
         prompt.write_text(prompt.read_text().rstrip() + "\nBe kind.\n")
         with pytest.raises(PinConflict, match=r"a new version, or .*a new experiment"):
             run(host, suite=str(folder), prompts="v1,v2-mentor,v3-few-shot")
+
+
+def test_a_dry_run_names_prompts_near_the_limit() -> None:
+    """The model's own context counts where it is smaller; a shipped suite with its own limits is fine."""
+    with running(StandIn([FakeModel("a:1b"), FakeModel("short:1b", context_length=700)])) as host:
+        plan = estimate(settings_for(host, models="a:1b"), emit=lambda _event: None)
+        assert plan.long_prompts == ()
+        plan = estimate(settings_for(host, prompts="v1,v3-few-shot"), emit=lambda _event: None)
+    assert [(one.prompt, one.num_ctx, one.num_predict) for one in plan.long_prompts] == [
+        ("v1", 700, 400),
+        ("v3-few-shot", 700, 400),
+    ]
+    assert "does not fit the 700 tokens of short:1b" in str(plan.long_prompts[1])
 
 
 def test_a_dry_run_generates_nothing() -> None:

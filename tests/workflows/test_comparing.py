@@ -13,6 +13,7 @@ from tipbench.workflows.comparing import NOT_CHECKED
 from verdict_planting import ANNA, BEN, CODY, PROXY, ROBOT, anchor, by_scenario, judge
 
 if TYPE_CHECKING:
+    from tipbench.compare.report import Report
     from tipbench.ledger.memory import MemoryLedger
     from tipbench.records import CellResult, Judge, Run
     from verdict_planting import Points
@@ -359,3 +360,46 @@ def test_notes_say_how_much_was_judged_on_purpose() -> None:
     assert "Of each cell only the first candidate counts." in found.notes
     assert "Raced out, so judged less than the others: b:500m with v1." in found.notes
     assert [row.n_judged for row in found.board.rows] == [4, 4]
+
+
+def speeds(*cells: tuple[float, str]) -> Report:
+    """The report on one combination of these cells: latency in milliseconds, and a mark or none."""
+    numbers = iter(cells)
+
+    def changed(one: CellResult) -> CellResult:
+        latency_ms, mark = next(numbers)
+        completion = one.completion and replace(one.completion, latency_ms=latency_ms)
+        return replace(one, completion=completion, marks=(mark,) if mark else ())
+
+    return report(world(SMALL, n_scenarios=len(cells), changed=changed))
+
+
+@pytest.mark.parametrize(
+    ("cells", "median", "told"),
+    [
+        (((9000, "first-call"), (400, ""), (500, ""), (600, "")), 500, None),
+        (((9000, "first-call"), (400, ""), (600, "")), 500, None),
+        (((9000, "first-call"), (400, "")), 4700, "too few other cells remain"),
+        (((900, "first-call"), (700, "first-call")), 800, "every call was the first after a load"),
+        (((400, ""), (600, "")), 500, None),
+    ],
+)
+def test_first_calls_are_left_out_of_medians(
+    cells: tuple[tuple[float, str], ...], median: float, told: str | None
+) -> None:
+    """Where two other cells remain; else they count, and a note says so."""
+    found = speeds(*cells)
+    (facts,) = found.facts.values()
+    assert facts.latency_ms == median
+    notes = [note for note in found.notes if "first calls after a load" in note]
+    assert [told in note for note in notes if told] == ([True] if told else [])
+    assert bool(notes) == (told is not None)
+
+
+def test_faults_of_the_engine_are_noted() -> None:
+    """A reader of the ranking learns which rows have cells with a mark, and how many."""
+    found = speeds((400, "digest-changed"), (500, "digest-changed"), (500, "schema-ignored"))
+    assert (
+        "The model changed on the host while cells were generated: b:500m with v1 (2 cells)." in found.notes
+    )
+    assert "The host ignored the schema: b:500m with v1 (1 cell)." in found.notes

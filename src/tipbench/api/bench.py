@@ -82,6 +82,17 @@ class ModelPlan(BaseModel):
     measured: bool
 
 
+class LongPromptAnswer(BaseModel):
+    """A prompt that with its reply comes near the context length, or passes it. `tokens` is an estimate."""
+
+    prompt: str
+    scenario: str
+    tokens: int
+    num_predict: int
+    num_ctx: int
+    model: str = Field(description="the model whose own context length this is, else empty")
+
+
 class Plan(BaseModel):
     """What a collection would take. `notices` are remarks made on the way."""
 
@@ -94,6 +105,7 @@ class Plan(BaseModel):
     peak_bytes: int
     free_bytes: int
     models: list[ModelPlan]
+    long_prompts: list[LongPromptAnswer]
     notices: list[str]
 
 
@@ -125,6 +137,8 @@ class RunSummary(BaseModel):
     judged: bool | None
     started_ms: int
     n_candidates: int
+    marks: list[str] = Field(description="engine faults and other facts that a reader of the numbers needs")
+    size_assumed: str = Field(description="option or tag where the host did not give the size, else empty")
     metrics: dict[str, float | None]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 TRY_SETTINGS = (
     "n_tips", "temperature", "max_model_b", "ollama_url", "suite", "seed", "engine", "num_ctx", "num_predict",
-    "keep_alive", "gguf", "pull", "evict", "wait", "timeout", "retries",
+    "keep_alive", "gguf", "assume_size", "pull", "evict", "wait", "timeout", "retries",
 )  # fmt: skip
 
 
@@ -88,7 +88,11 @@ def _print_summary(summary: Summary, settings: Settings) -> None:
     for model in summary.models:
         if model.loads:
             loads = f"{count(model.loads, 'load')} in {model.load_s:.1f} s"
-            say(f"  {model.name}: {loads}, peak {readable(model.peak_bytes)}")
+            first = summary.marks.get(model.name, {}).get("first-call", 0)
+            cold = f", {count(first, 'first call')} after a load" if first else ""
+            say(f"  {model.name}: {loads}, peak {readable(model.peak_bytes)}{cold}")
+    for fault in summary.faults:
+        say(f"  {fault}", style="yellow")
     if summary.max_resident:
         say(f"  at most {count(summary.max_resident, 'model')} in memory at a time, as the host reported it")
     if summary.unrecorded:
@@ -132,6 +136,8 @@ def _print_estimate(plan: Estimate) -> None:
         f"{plan.skipped} done before; about {plan.minutes:.1f} minutes ({plan.basis})"
     )
     say(f"memory: {readable(plan.peak_bytes)} at most, {readable(plan.free_bytes)} is free here")
+    for long in plan.long_prompts:
+        tell(f"prompt {long.prompt} {long}: {long.remedy}, or shorten the prompt")
 
 
 @settings_options(*TRY_SETTINGS)
@@ -174,6 +180,7 @@ def _as_json(result: CellResult) -> dict[str, object]:
         "candidates": [{"text": c.text, "overlong": c.overlong} for c in result.candidates],
         "how": result.reading.how if result.reading else None,
         "cut": completion.cut if completion else None,
+        "marks": list(result.marks),
         "error": result.error,
         "metrics": result.metrics,
     }
@@ -192,7 +199,8 @@ def _print_result(result: CellResult, *, show_prompt: bool) -> None:
     say(result.completion.text)
     say(
         f"as it was read ({result.reading.how})"
-        + (f", {result.completion.cut} cut" if result.completion.cut else ""),
+        + (f", {result.completion.cut} cut" if result.completion.cut else "")
+        + "".join(f", {mark}" for mark in result.marks),
         style="dim",
     )
     print_candidates(result.candidates)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 LEDGER = ("experiment", "mlflow_url", "mlflow_host_header")
 AUTO = (
-    *LEDGER, "suite", "ollama_url", "max_model_b", "engine", "gguf", "keep_alive", "pull", "evict", "wait",
-    "timeout", "retries", "unload_timeout",
+    *LEDGER, "suite", "ollama_url", "max_model_b", "engine", "gguf", "assume_size", "keep_alive", "pull",
+    "evict", "wait", "timeout", "retries", "unload_timeout",
 )  # fmt: skip
 
 app = typer.Typer()

@@ -128,6 +128,8 @@ def _print_run(run: Run, texts: RunTexts) -> None:
         "in VRAM": "not recorded" if run.vram_share is None else f"{100 * run.vram_share:.0f} %",
         "read": run.how,
         "cut": run.cut or "no",
+        "marks": ", ".join(run.marks) or "none",
+        "size": _size(run),
         "error": run.error or "none",
     }
     for name, value in facts.items():
@@ -138,6 +140,13 @@ def _print_run(run: Run, texts: RunTexts) -> None:
     heading("candidates")
     print_candidates(run.candidates)
     say(metrics_line(run.metrics), style="dim")
+
+
+def _size(run: Run) -> str:
+    if run.parameters is None:
+        return "not recorded"
+    source = {"option": " (assumed, from --assume-size)", "tag": " (assumed, from the tag)"}
+    return f"{run.parameters / 1e9:.2f}B parameters{source.get(run.size_assumed, '')}"
 
 
 @settings_options(*_WHERE)

@@ -38,7 +38,7 @@ def settings_options(
 
         @functools.wraps(command)
         def wrapper(**values: Any) -> None:  # noqa: ANN401 - each option has its own type
-            chosen = {row.name: values.pop(row.name) for row in rows}
+            chosen = {row.name: _joined(values.pop(row.name)) for row in rows}
             if experiment_argument:
                 chosen["experiment"] = _one_experiment(values.pop(_ARGUMENT), chosen["experiment"])
             settings = Settings.of(chosen)
@@ -85,9 +85,14 @@ def _parameter(row: Field[Any], *, of_experiment: bool) -> inspect.Parameter:
         show_default=False,
         autocompletion=_completion(row),
     )
-    kind = bool | None if is_flag else str | None
+    kind = bool | None if is_flag else list[str] | None if row.metadata["repeatable"] else str | None
     annotation = Annotated[kind, option]  # type: ignore[valid-type]
     return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _joined(value: Any) -> Any:  # noqa: ANN401 - each option has its own type
+    """An option that was given several times, as if all values were given at once; None if it is absent."""
+    return ",".join(value) or None if isinstance(value, list) else value
 
 
 def _help(row: Field[Any]) -> str:

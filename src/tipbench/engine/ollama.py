@@ -1,28 +1,28 @@
-"""A host that speaks Ollama's API, through the official client: what it has, what is loaded, one chat.
+"""A host that speaks Ollama's API: its models, the loaded ones, one chat.
 
-Everything the wire can do wrong ends here as an `EngineFailure` that says whether asking again may help.
+Every failure of a request becomes an `EngineFailure`, which says whether a retry may help.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import time
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tipbench.engine.address import is_here, login_of
 from tipbench.engine.lock import is_loopback
 from tipbench.engine.machine import Machine, this_machine
-from tipbench.errors import EngineFailure, EngineUnreachable
+from tipbench.errors import EngineFailure, EngineUnreachable, PromptTooLong
 from tipbench.records import ChatRequest, Completion, Cut, EngineKind, Host, Model, Resident
 from tipbench.text import hide_logins, without_login
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     import httpx
     import ollama
@@ -66,19 +66,24 @@ class OllamaHost:
         import ollama
 
         self.host = host
-        self._client = ollama.AsyncClient(
-            host.url,
-            timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
-            auth=login,
+        key = os.environ.get("OLLAMA_API_KEY")
+        options: dict[str, Any] = {
+            "timeout": httpx.Timeout(timeout_s, connect=CONNECT_S),
+            "auth": login,
             # A proxy set for the outside world must not be asked for the machine's own ports.
-            trust_env=not is_loopback(host.url),
-            # The address that was asked for was allowed; where it leads to was not.
-            follow_redirects=False,
-            event_hooks={"response": [_tap]},
+            "trust_env": not is_loopback(host.url),
+            # The caller was allowed to use this address, not the one that a redirect names.
+            "follow_redirects": False,
+        }
+        self._client = ollama.AsyncClient(host.url, **options)
+        # The official client has no `truncate` and no `shift`, so these requests go without it.
+        self._http = httpx.AsyncClient(
+            base_url=host.url, headers={"Authorization": f"Bearer {key}"} if key else None, **options
         )
 
     async def close(self) -> None:
         await self._client.close()  # type: ignore[no-untyped-call]
+        await self._http.aclose()
 
     async def alive(self) -> bool:
         """Whether the host answers at all."""
@@ -145,12 +150,26 @@ class OllamaHost:
             for entry in loaded
         ]
 
+    async def digest(self, name: str) -> str | None:
+        """The digest that the host lists for a model now, or None if it does not list the model."""
+        for entry in await patiently(self._listed):
+            if full_name(str(entry.model)) == full_name(name):
+                return (entry.digest or "").removeprefix("sha256:")
+        return None
+
     async def load(self, name: str, *, num_ctx: int, keep_alive: str) -> float:
-        """Load the weights with the context length the cells will ask for; the seconds it took."""
+        """Load the weights with the options of the later chats. Returns the seconds that it took.
+
+        `shift` is one of these options: Ollama of 2026 loads the model again if a chat has another value.
+        """
         started = time.perf_counter()
+        body = {"model": name, "options": {"num_ctx": num_ctx}, "keep_alive": keep_alive, "shift": False}
         with _wire():
-            reply = await self._client.generate(name, "", options={"num_ctx": num_ctx}, keep_alive=keep_alive)
-        return (reply.load_duration or 0) / 1e9 or time.perf_counter() - started
+            async with self._http.stream("POST", "/api/generate", content=_encoded(body)) as response:
+                reply = [part async for part in _objects(response)]
+        return _sane_ms(reply[-1].get("load_duration") if reply else None) / 1000 or (
+            time.perf_counter() - started
+        )
 
     async def unload(self, name: str) -> None:
         """Ask the host to drop the weights. It is gone when `resident` no longer names it, not before."""
@@ -164,25 +183,16 @@ class OllamaHost:
                 yield part.status or "", int(part.completed or 0), int(part.total or 0)
 
     async def chat(self, request: ChatRequest, *, keep_alive: str) -> Completion:
-        """One call. Streamed, so that a host that falls silent is noticed and a torn reply is seen as one."""
+        """One call. The reply is streamed: a silent host causes a timeout, and a torn reply is noticed."""
         started = time.perf_counter()
-        tail = bytearray()
-        _TAIL.set(tail if self.host.kind == "embedded" else None)
         with _wire():
-            stream = await self._client.chat(
-                request.model,
-                [{"role": m.role, "content": m.content} for m in request.messages],
-                stream=True,
-                think=request.sampling.think,
-                format=dict(request.format) if request.format is not None else None,
-                options=_options(request),
-                keep_alive=_keep_alive(keep_alive),
-            )
-            parts = [part async for part in stream]
-        if not parts or not parts[-1].done:
-            raise EngineFailure("the reply broke off before its end", retryable=True)
-        wall_ms = (time.perf_counter() - started) * 1000
-        return _completion(parts, request=request, wall_ms=wall_ms, more=_last_line(tail))
+            body = _encoded(_chat_body(request, keep_alive))
+            async with self._http.stream("POST", "/api/chat", content=body) as response:
+                parts = [part async for part in _objects(response, request)]
+            if not parts or not parts[-1].get("done"):
+                raise EngineFailure("the reply broke off before its end", retryable=True)
+            wall_ms = (time.perf_counter() - started) * 1000
+            return _completion(parts, request=request, wall_ms=wall_ms, embedded=self.host.kind == "embedded")
 
 
 async def connect(
@@ -246,7 +256,7 @@ def _wire() -> Iterator[None]:
     try:
         yield
     except ollama.ResponseError as error:
-        raise _refusal(error) from None
+        raise _refusal(error.status_code, str(error.error)) from None
     except (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError):
         raise EngineFailure("the host cannot be reached", retryable=True, unreachable=True) from None
     except httpx.TimeoutException:
@@ -254,27 +264,103 @@ def _wire() -> Iterator[None]:
     except (httpx.HTTPError, httpx.StreamError, OSError) as error:
         raise EngineFailure(f"the connection broke ({type(error).__name__})", retryable=True) from None
     except (ValueError, AttributeError, TypeError) as error:
-        # The client reads a reply's fields before it has checked that the reply is an object.
         first = str(error).partition("\n")[0]
         raise EngineFailure(f"the reply is not what Ollama sends ({first})", retryable=True) from None
 
 
-def _refusal(error: ollama.ResponseError) -> EngineFailure:
-    status = error.status_code
+async def _objects(
+    response: httpx.Response, request: ChatRequest | None = None
+) -> AsyncIterator[dict[str, Any]]:
+    """The JSON objects of a streamed response, one a line. Raises EngineFailure for an error.
+
+    Only a newline ends a line: JSON allows all other line separators of Unicode inside a text.
+    """
+    if not response.is_success:
+        raise _failure(response.status_code, (await response.aread()).decode("utf-8", "replace"), request)
+    rest = b""
+    async for piece in response.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield _object(line, request)
+    if rest.strip():
+        yield _object(rest, request)
+
+
+def _object(line: bytes, request: ChatRequest | None) -> dict[str, Any]:
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise TypeError(f"a {type(value).__name__} instead of an object")
+    if value.get("error"):
+        raise _failure(None, line.decode("utf-8", "replace"), request)
+    return value
+
+
+def _failure(status: int | None, text: str, request: ChatRequest | None) -> EngineFailure:
+    """The failure that an error of the host becomes. `status` is None for an error inside a stream."""
+    if request is not None and _TOO_LONG.search(text):
+        return _too_long(text, request)
+    try:
+        value = json.loads(text)
+        text = str(value["error"])
+    except (ValueError, KeyError, TypeError):
+        pass  # the host did not write the error as Ollama does: its text is shown as it is
+    return _refusal(-1 if status is None else status, text)
+
+
+def _refusal(status: int, text: str) -> EngineFailure:
     asked_wrong = 400 <= status < 500 and status not in {408, 429}
-    text = str(error.error).strip()
+    text = text.strip()
     said = "a web page" if text.startswith("<") else text.partition("\n")[0][:300] or "nothing more"
     words = f"the host says: {said}" if status < 0 else f"the host answers {status}: {said}"
     return EngineFailure(words, retryable=not asked_wrong)
 
 
-def _options(request: ChatRequest) -> Mapping[str, Any]:
-    return {
-        "temperature": request.sampling.temperature,
-        "seed": request.seed,
-        "num_ctx": request.sampling.num_ctx,
-        "num_predict": request.sampling.num_predict,
+# How Ollama and llama.cpp write that a prompt does not fit, with the number of tokens where they give it.
+_TOO_LONG = re.compile(
+    r"exceed_context_size_error"
+    r"|(?:input|prompt) (?:length |is longer than |exceeds ).{0,60}context (?:length|size|window)"
+    r"|exceeds the available context size",
+    re.IGNORECASE,
+)
+_PROMPT_TOKENS = re.compile(r"n_prompt_tokens\W{1,6}(\d+)|(?:request|input length) \((\d+) tokens\)")
+
+
+def _too_long(text: str, request: ChatRequest) -> PromptTooLong:
+    found = _PROMPT_TOKENS.search(text)
+    tokens = next((int(number) for number in found.groups() if number), None) if found else None
+    num_ctx, most = request.sampling.num_ctx, request.context_length or request.sampling.num_ctx
+    name = "num_ctx" if num_ctx <= most else "the model's context length"
+    limit = min(num_ctx, most)
+    if tokens:
+        return PromptTooLong(f"the prompt has {tokens} tokens, {name} is {limit}", by_model=most < num_ctx)
+    return PromptTooLong(f"the prompt is longer than {name} {limit}", by_model=most < num_ctx)
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    """ASCII only: half a surrogate pair in a text survives as an escape."""
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _chat_body(request: ChatRequest, keep_alive: str) -> dict[str, Any]:
+    """The request. `truncate` and `shift` off make a host refuse a prompt that it would cut otherwise."""
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "stream": True,
+        "think": sampling.think,
+        "truncate": False,
+        "shift": False,
+        "options": {
+            "temperature": sampling.temperature,
+            "seed": request.seed,
+            "num_ctx": sampling.num_ctx,
+            "num_predict": sampling.num_predict,
+        },
+        "keep_alive": _keep_alive(keep_alive),
     }
+    return body if request.format is None else {**body, "format": dict(request.format)}
 
 
 def _keep_alive(text: str) -> str | int:
@@ -283,42 +369,53 @@ def _keep_alive(text: str) -> str | int:
 
 
 def _completion(
-    parts: list[ollama.ChatResponse], *, request: ChatRequest, wall_ms: float, more: Mapping[str, Any]
+    parts: Sequence[Mapping[str, Any]], *, request: ChatRequest, wall_ms: float, embedded: bool
 ) -> Completion:
     last = parts[-1]
-    load_ms = _sane_ms(last.load_duration)
-    total_ms = _sane_ms(last.total_duration) or wall_ms
+    load_ms = _sane_ms(last.get("load_duration"))
+    total_ms = _sane_ms(last.get("total_duration")) or wall_ms
     return Completion(
-        text=storable("".join(part.message.content or "" for part in parts)),
-        thinking=storable("".join(part.message.thinking or "" for part in parts)),
-        cut="prompt" if more.get("prompt_truncated") is True else _cut(last, request),
-        prompt_tokens=_count(last.prompt_eval_count),
-        cached_tokens=_count(more.get("prompt_cached_count")),
-        output_tokens=_count(last.eval_count),
+        text=storable("".join(_text(part, "content") for part in parts)),
+        thinking=storable("".join(_text(part, "thinking") for part in parts)),
+        cut=_cut(last, request, embedded=embedded),
+        prompt_tokens=_count(last.get("prompt_eval_count")),
+        cached_tokens=_count(last.get("prompt_cached_count")) if embedded else None,
+        output_tokens=_count(last.get("eval_count")),
         latency_ms=max(0.0, total_ms - load_ms),
         load_ms=load_ms,
         tokens_per_s=_rate(last),
     )
 
 
-def _sane_ms(nanoseconds: int | None) -> float:
-    """A host's duration in milliseconds; one that cannot be (below zero, above a day) is none."""
-    return nanoseconds / _NS_PER_MS if nanoseconds and 0 < nanoseconds < _DAY_NS else 0.0
+def _text(part: Mapping[str, Any], key: str) -> str:
+    """A text of a part's message; some parts have no message, or a message without this text."""
+    text = (part.get("message") or {}).get(key) or ""
+    if not isinstance(text, str):
+        raise TypeError(f"{key} is not text")
+    return text
 
 
-def _rate(last: ollama.ChatResponse) -> float | None:
-    milliseconds, tokens = _sane_ms(last.eval_duration), _count(last.eval_count)
+def _sane_ms(nanoseconds: object) -> float:
+    """A host's duration in milliseconds; 0 if it is missing or impossible (below zero, above a day)."""
+    number = nanoseconds if isinstance(nanoseconds, (int, float)) else 0
+    return number / _NS_PER_MS if 0 < number < _DAY_NS else 0.0
+
+
+def _rate(last: Mapping[str, Any]) -> float | None:
+    milliseconds, tokens = _sane_ms(last.get("eval_duration")), _count(last.get("eval_count"))
     rate = tokens * 1000 / milliseconds if tokens and milliseconds else None
     return rate if rate is not None and rate < _FASTEST else None
 
 
-def _cut(last: ollama.ChatResponse, request: ChatRequest) -> Cut | None:
-    """Ollama drops what does not fit the context without a word: a prompt that fills it was cut."""
-    room = min(request.sampling.num_ctx, request.context_length or request.sampling.num_ctx)
-    if (last.prompt_eval_count or 0) >= room:
+def _cut(last: Mapping[str, Any], request: ChatRequest, *, embedded: bool) -> Cut | None:
+    """A prompt that fills the context was cut; only the embedded engine states whether it cut a prompt."""
+    stated = last.get("prompt_truncated") if embedded else None
+    full = (_count(last.get("prompt_eval_count")) or 0) >= request.room
+    if full if stated is None else stated is True:
         return "prompt"
-    unsaid = last.done_reason is None and (last.eval_count or 0) >= request.sampling.num_predict
-    return "reply" if last.done_reason == "length" or unsaid else None
+    reason, written = last.get("done_reason"), _count(last.get("eval_count")) or 0
+    unsaid = reason is None and written >= request.sampling.num_predict
+    return "reply" if reason == "length" or unsaid else None
 
 
 def storable(text: str) -> str:
@@ -348,66 +445,5 @@ def _from_size(text: str | None) -> int | None:
     return round(float(match[1]) * scale) or None
 
 
-# The client's types leave out the fields in which the embedded engine tells how much of a prompt came
-# from its cache and whether it was cut, so the end of each reply is kept aside and read once more.
-_TAIL: ContextVar[bytearray | None] = ContextVar("_TAIL", default=None)
-_TAIL_BYTES = 4096
-
-
-async def _tap(response: httpx.Response) -> None:
-    import httpx
-
-    packed = response.headers.get("content-encoding", "identity") != "identity"
-    if not packed and isinstance(response.stream, httpx.AsyncByteStream):
-        response.stream = _tapped(response.stream, _TAIL.get())
-
-
-def _tapped(stream: httpx.AsyncByteStream, tail: bytearray | None) -> httpx.AsyncByteStream:
-    """The stream, its end kept in `tail`, and with the line breaks escaped that JSON allows inside a text.
-
-    The client cuts lines where Unicode does, and would cut a reply that holds one of these in two.
-    """
-    import httpx
-
-    class Tapped(httpx.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            held = b""
-            async for chunk in stream:
-                whole = _escaped(held + chunk)
-                held = next((start for start in _STARTS if whole.endswith(start)), b"")
-                whole = whole[: len(whole) - len(held)]
-                if tail is not None:
-                    tail.extend(whole)
-                    del tail[:-_TAIL_BYTES]
-                yield whole
-            if held:
-                yield held
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Tapped()
-
-
-_BREAKS = {b"\xc2\x85": b"\\u0085", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029"}
-_STARTS = (b"\xe2\x80", b"\xe2", b"\xc2")
-
-
-def _escaped(chunk: bytes) -> bytes:
-    for character, escape in _BREAKS.items():
-        chunk = chunk.replace(character, escape)
-    return chunk
-
-
-def _last_line(tail: bytearray) -> Mapping[str, Any]:
-    """The last object of a reply; nothing where it was not kept or is none."""
-    lines = bytes(tail).strip().splitlines()
-    try:
-        last = json.loads(lines[-1]) if lines else {}
-    except ValueError:
-        return {}
-    return last if isinstance(last, dict) else {}
-
-
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

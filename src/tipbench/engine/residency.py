@@ -139,6 +139,7 @@ class Residency:
         with suppress(EngineFailure):
             if self._unsure:
                 await self._stop_loading(model)
+            await self._resident()  # notices other weights under the name, which `unload` must not miss
             await self.unload(model.name, "" if self._changed else model.digest)
             if not self._unsure:
                 self._lock.note(model=None, digest=None)

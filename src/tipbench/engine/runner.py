@@ -10,9 +10,9 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tipbench.errors import EngineFailure, EngineUnreachable
+from tipbench.errors import EngineFailure, EngineUnreachable, PromptTooLong
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 20.0
 COME_BACK_TRIES = 5
+# A reply that waited this long for the weights, and this many times longer than another, followed a load.
+_RELOAD_MS = 300.0
+_RELOAD_FACTOR = 5.0
 _STRICT_LOAD_KEEP_ALIVE = "1m"
 
 T = TypeVar("T")
@@ -47,7 +50,11 @@ class ModelWork:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """How a call ended: with a completion, or with the reason why there is none."""
+    """How a call ended: with a completion, or with the reason why there is none.
+
+    `first_call`: no call had ended since the model was loaded. `too_long`: the host refused this prompt, or,
+    if the request was not `sent`, one of the same version and model that is not longer.
+    """
 
     cell: Cell
     request: ChatRequest
@@ -55,10 +62,20 @@ class Attempt:
     ended_ms: int
     completion: Completion | None = None
     error: str | None = None
+    first_call: bool = False
+    too_long: PromptTooLong | None = None
+    sent: bool = True
+
+
+async def _nothing_more(_model: Model) -> None:
+    pass
 
 
 class Runner:
-    """One pass over the work on one host. Without `release` the last model is left to its keep_alive."""
+    """One pass over the work on one host. Without `release` the last model is left to its keep_alive.
+
+    The runner awaits `after_model` when the last call of a model has ended, while the model is still loaded.
+    """
 
     def __init__(
         self,
@@ -71,6 +88,7 @@ class Runner:
         finish: Callable[[Attempt], Awaitable[None]],
         emit: Emit,
         release: bool = True,
+        after_model: Callable[[Model], Awaitable[None]] = _nothing_more,
     ) -> None:
         self._host = host
         self._residency = residency
@@ -80,6 +98,10 @@ class Runner:
         self._finish = finish
         self._emit = emit
         self._release = release
+        self._after_model = after_model
+        self._warm = False
+        self._least_load_ms: float | None = None
+        self._too_long: dict[tuple[str, str], tuple[int, PromptTooLong]] = {}
         self.calls = 0
 
     @property
@@ -112,14 +134,17 @@ class Runner:
                 await self._retrying(
                     lambda: self._load(item.model, item.num_ctx), what=f"loading {item.model.name}"
                 )
+            self._warm, self._least_load_ms = False, None
             async with self._residency.watched():
                 await self._make_calls(item.calls)
+                await self._after_model(item.model)
         finally:
             if self._release:
                 # Shielded, so that an interrupted run frees the memory before it ends.
                 await asyncio.shield(self._residency.release(item.model))
 
     async def _load(self, model: Model, num_ctx: int) -> None:
+        self._warm = False
         keep_alive = _STRICT_LOAD_KEEP_ALIVE if self._strict else self._keep_alive
         await self._residency.load(model, num_ctx=num_ctx, keep_alive=keep_alive)
 
@@ -145,24 +170,54 @@ class Runner:
     async def _complete(self, call: Call) -> None:
         """One call with its retries, made durable; a host that has gone for good ends the run."""
         started = time.time()
+        refused = self._refused_before(call)
+        if refused is not None:
+            await self._finish(_attempt(call, started, error=str(refused), too_long=refused, sent=False))
+            return
         what = f"{call.cell.model.name} × {call.cell.prompt_id} × {call.cell.scenario_id}"
         try:
-            completion = await self._retrying(lambda: self._one_call(call), what=what)
+            completion, first = await self._retrying(lambda: self._one_call(call), what=what)
+        except PromptTooLong as failure:
+            self._remember_refusal(call, failure)
+            await self._finish(_attempt(call, started, error=str(failure), too_long=failure))
         except EngineFailure as failure:
             await self._finish(_attempt(call, started, error=str(failure)))
             if failure.unreachable and not await self._comes_back():
                 raise
         else:
-            await self._finish(_attempt(call, started, completion=completion))
+            await self._finish(_attempt(call, started, completion=completion, first_call=first))
         if self._strict:
             await self._residency.unload(call.cell.model.name, call.cell.model.digest)
 
-    async def _one_call(self, call: Call) -> Completion:
+    def _refused_before(self, call: Call) -> PromptTooLong | None:
+        """The refusal of a prompt that this one is not shorter than, of the same version and model."""
+        shortest = self._too_long.get(_version_and_model(call))
+        return shortest[1] if shortest is not None and call.request.characters >= shortest[0] else None
+
+    def _remember_refusal(self, call: Call, failure: PromptTooLong) -> None:
+        key, size = _version_and_model(call), call.request.characters
+        if key not in self._too_long or size < self._too_long[key][0]:
+            self._too_long[key] = (size, failure)
+
+    async def _one_call(self, call: Call) -> tuple[Completion, bool]:
+        """The completion, and whether the call was the first after a load."""
         if self._strict:
             await self._load(call.cell.model, call.cell.sampling.num_ctx)
         self._residency.check_unchanged(call.cell.model)
         self.calls += 1
-        return await self._host.chat(call.request, keep_alive=self._keep_alive)
+        cold = not self._warm
+        completion = await self._host.chat(call.request, keep_alive=self._keep_alive)
+        self._warm = True
+        return completion, self._loaded_again(completion) or cold
+
+    def _loaded_again(self, completion: Completion) -> bool:
+        """Whether the host loaded the model for this call by itself: the call waited much longer than others.
+
+        The load time of one reply alone proves nothing: on some hosts every reply waits a while.
+        """
+        least, load_ms = self._least_load_ms, completion.load_ms
+        self._least_load_ms = load_ms if least is None else min(least, load_ms)
+        return least is not None and load_ms > max(_RELOAD_MS, _RELOAD_FACTOR * least)
 
     async def _retrying(self, act: Callable[[], Awaitable[T]], *, what: str) -> T:
         """Try again after a pause that doubles, with jitter, as often as allowed and while it may help."""
@@ -187,14 +242,15 @@ class Runner:
         return False
 
 
-def _attempt(
-    call: Call, started: float, *, completion: Completion | None = None, error: str | None = None
-) -> Attempt:
+def _version_and_model(call: Call) -> tuple[str, str]:
+    return call.cell.prompt_hash, call.cell.model.digest
+
+
+def _attempt(call: Call, started: float, **how: Any) -> Attempt:  # noqa: ANN401 - the other fields of Attempt
     return Attempt(
         cell=call.cell,
         request=call.request,
         started_ms=round(started * 1000),
         ended_ms=round(time.time() * 1000),
-        completion=completion,
-        error=error,
+        **how,
     )

@@ -58,6 +58,7 @@ def result_from_json(text: str) -> CellResult:
             "completion": Completion(**data["completion"]) if data["completion"] else None,
             "reading": _reading(data["reading"]) if data["reading"] else None,
             "candidates": _candidates(data["candidates"]),
+            "marks": tuple(data.get("marks", ())),
         }
     )
 
@@ -86,7 +87,8 @@ def runs_from_json(text: str) -> list[Run]:
 
 def _run(data: dict[str, Any]) -> Run:
     sampling = Sampling(**data["sampling"]) if data["sampling"] else None
-    return Run(**data | {"candidates": _candidates(data["candidates"]), "sampling": sampling})
+    more = {"candidates": _candidates(data["candidates"]), "marks": tuple(data.get("marks", ()))}
+    return Run(**data | more | {"sampling": sampling})
 
 
 def candidates_to_json(candidates: tuple[Candidate, ...]) -> str:

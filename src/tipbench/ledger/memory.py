@@ -172,6 +172,15 @@ class MemoryLedger:
                     texts = replace(texts, rubric=mark.rubric.text)
                 self._runs[experiment][run.key] = (shape.marked(run, mark), texts)
 
+    def add_marks(self, experiment: str, marks: Mapping[str, Sequence[str]]) -> set[str]:
+        self._check(experiment)
+        with self._lock:
+            held = self._runs[experiment]
+            for key in marks.keys() & held.keys():
+                run, texts = held[key]
+                held[key] = (shape.with_marks(run, marks[key]), texts)
+            return set(marks) - held.keys()
+
     def add_shipment(self, shipped: Shipped) -> Shipped:
         with self._lock:
             held = self._shipments.setdefault(shipped.suite_id, [])

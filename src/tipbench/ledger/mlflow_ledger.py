@@ -343,6 +343,20 @@ class MlflowLedger:
             now = [_marked(run, marks) for run in cached]
             self._cache.keep(self.uri, found.experiment_id, revision, now)
 
+    def add_marks(self, experiment: str, marks: Mapping[str, Sequence[str]]) -> set[str]:
+        found = self._existing(experiment)
+        runs = {run.key: run for run in self._runs(found)}
+        new = {}
+        for key in marks.keys() & runs.keys():
+            run = shape.with_marks(runs[key], marks[key])
+            if run != runs[key]:
+                new[run.run_id] = {shape.CELL_MARKS: shape.marks_text(run.marks)}
+        for run_id, tags in new.items():
+            self._store.write_tags(run_id, tags)
+        if new:
+            self._touch(found)
+        return set(marks) - runs.keys()
+
     def _write_rubrics(self, found: ExperimentRow, marks: Mapping[str, Mark]) -> None:
         """Store the rubric in every run whose scores now count under another one than it shows."""
         changed = {run_id: mark.rubric for run_id, mark in marks.items() if mark.rubric is not None}

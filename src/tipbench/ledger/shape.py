@@ -24,6 +24,8 @@ STARTED = "tipbench.started_ms"
 PENDING = "judge_pending"
 RUBRIC_ID = "tipbench.rubric_id"
 RUBRIC_HASH = "tipbench.rubric_hash"
+CELL_MARKS = "tipbench.marks"
+SIZE_ASSUMED = "tipbench.size_assumed"
 CANDIDATES = "candidates.json"
 PROMPT = "prompt.txt"
 RAW = "raw.txt"
@@ -123,10 +125,21 @@ def tags_of(result: CellResult) -> dict[str, str]:
         "tipbench.host.vram_share": "" if result.vram_share is None else f"{result.vram_share:.4g}",
         "tipbench.how": result.reading.how if result.reading else "none",
         "tipbench.cut": (result.completion.cut if result.completion else None) or "",
+        CELL_MARKS: marks_text(result.marks),
+        SIZE_ASSUMED: result.cell.model.size_assumed,
         ERROR: (result.error or "")[:_LONGEST_ERROR],
     }
     kept = {name: chunks.storable(value) for name, value in tags.items() if value}
     return kept | text_tags({CANDIDATES: texts_of(result)[CANDIDATES]})
+
+
+def marks_text(marks: Iterable[str]) -> str:
+    """The value of the tag: each mark once, in alphabetical order."""
+    return ",".join(sorted(set(marks)))
+
+
+def marks_from_tags(tags: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(mark for mark in tags.get(CELL_MARKS, "").split(",") if mark)
 
 
 def _can_be_judged(result: CellResult) -> bool:
@@ -264,6 +277,8 @@ def _outcome(row: Row) -> dict[str, Any]:
         "error": tags.get(ERROR, "no reason was recorded") if failed else None,
         "judge_pending": tags.get(PENDING) == "true",
         "started_ms": int(tags[STARTED]),
+        "marks": marks_from_tags(tags),
+        "size_assumed": tags.get(SIZE_ASSUMED, ""),
         "metrics": {name: value for name, value in row.metrics.items() if math.isfinite(value)},
     }
 
@@ -289,6 +304,11 @@ def marked(run: Run, mark: Mark) -> Run:
     return (
         now if mark.rubric is None else replace(now, rubric_id=mark.rubric.id, rubric_hash=mark.rubric.hash)
     )
+
+
+def with_marks(run: Run, marks: Iterable[str]) -> Run:
+    """The run with more marks."""
+    return replace(run, marks=tuple(sorted({*run.marks, *marks})))
 
 
 def one_per_key(runs: Iterable[Run]) -> list[Run]:

@@ -21,7 +21,7 @@ from tipbench.ledger.pins import merge_pins, with_rubric_of
 from tipbench.private import make_file, narrow_database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -29,8 +29,14 @@ if TYPE_CHECKING:
 
     from tipbench.records import CellResult, Pin
 
-_VERSION = 1
+_VERSION = 2
 _APPLICATION_ID = 0x7469_7062  # "tipb": what tells our file from any other
+# Marks for cells that are perhaps recorded already. Version 1 lacks this table.
+_LATE_MARKS = """
+CREATE TABLE late_mark (
+    ledger TEXT NOT NULL, experiment TEXT NOT NULL, key TEXT NOT NULL, mark TEXT NOT NULL,
+    PRIMARY KEY (ledger, experiment, key, mark)
+) WITHOUT ROWID"""
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_VERSION};
@@ -48,6 +54,7 @@ CREATE TABLE pin (
     ledger TEXT NOT NULL, experiment TEXT NOT NULL, pin TEXT NOT NULL, crc INTEGER NOT NULL,
     PRIMARY KEY (ledger, experiment)
 ) WITHOUT ROWID;
+{_LATE_MARKS};
 PRAGMA journal_mode = WAL;
 """
 # A new row, so a new `seq`: who is recording the failure meanwhile does not strike out the success.
@@ -120,6 +127,43 @@ class Spool:
         with self._transaction() as db:
             self._keep_pin(db, ledger, experiment, pin)
             db.execute(_PUT, row)
+
+    def add_marks(self, ledger_uri: str, experiment: str, marks: Mapping[str, Iterable[str]]) -> None:
+        """Keep marks for stored cells, by cell key. They are on disk when this returns."""
+        ledger = self._stored(ledger_uri)
+        rows = [(ledger, experiment, key, mark) for key, some in marks.items() for mark in some]
+        with self._transaction() as db:
+            db.executemany("INSERT OR IGNORE INTO late_mark VALUES (?, ?, ?, ?)", rows)
+
+    def marks(self, ledger_uri: str, experiment: str) -> dict[str, tuple[str, ...]]:
+        """The marks that wait for an experiment, by cell key."""
+        query = "SELECT key, mark FROM late_mark WHERE ledger = ? AND experiment = ? ORDER BY key, mark"
+        found: dict[str, tuple[str, ...]] = {}
+        with self._reading() as db:
+            for key, mark in db.execute(query, (self._stored(ledger_uri), experiment)):
+                found[key] = (*found.get(key, ()), mark)
+        return found
+
+    def marked_experiments(self) -> list[Waiting]:
+        """The experiments for which marks wait, with the number of marked cells."""
+        query = (
+            "SELECT ledger, experiment, count(DISTINCT key) FROM late_mark "
+            "GROUP BY ledger, experiment ORDER BY ledger, experiment"
+        )
+        with self._reading() as db:
+            rows = db.execute(query).fetchall()
+        return [
+            Waiting(ledger=self._shown(ledger), experiment=experiment, count=count)
+            for ledger, experiment, count in rows
+        ]
+
+    def marks_recorded(self, ledger_uri: str, experiment: str, marks: Mapping[str, Iterable[str]]) -> None:
+        """Delete marks that the ledger has now."""
+        ledger = self._stored(ledger_uri)
+        rows = [(ledger, experiment, key, mark) for key, some in marks.items() for mark in some]
+        query = "DELETE FROM late_mark WHERE ledger = ? AND experiment = ? AND key = ? AND mark = ?"
+        with self._transaction() as db:
+            db.executemany(query, rows)
 
     def pending(self, ledger_uri: str | None = None) -> list[Waiting]:
         """What waits, by ledger and experiment, the longest waiting first."""
@@ -302,6 +346,8 @@ class Spool:
         if application != _APPLICATION_ID:
             db.close()
             raise self._damaged("it is empty, or the file of another program")
+        if version == 1:
+            version = _converted(db)
         if version != _VERSION:
             db.close()
             raise SpoolUnusable(f"the spool {self.path} was made by a newer tipbench; use that one")
@@ -311,3 +357,13 @@ class Spool:
             f"the spool {self.path} is damaged ({reason}); restore it, or move it away: "
             "cells that are only in it are then generated again"
         )
+
+
+def _converted(db: sqlite3.Connection) -> int:
+    """Add what version 1 lacks, in one transaction, if no other process did. Returns the version."""
+    db.execute("BEGIN IMMEDIATE")
+    if db.execute("PRAGMA user_version").fetchone() == (1,):
+        db.execute(_LATE_MARKS)
+        db.execute("PRAGMA user_version = 2")
+    db.execute("COMMIT")
+    return int(db.execute("PRAGMA user_version").fetchone()[0])

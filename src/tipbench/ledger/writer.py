@@ -116,6 +116,9 @@ class _Pass:
                 self._problems.append(str(error))
             except BadInput as error:
                 self._problems.append(str(error))
+        for waiting in self._spool.marked_experiments():
+            if waiting.ledger not in self._unreachable:
+                self._try_to_mark(waiting)
         if self._busy:
             self._problems.append(busy_sentence(self._busy))
         problems = tuple(dict.fromkeys(self._problems))
@@ -134,6 +137,22 @@ class _Pass:
         while entries := self._spool.take(waiting.ledger, waiting.experiment, limit=_BATCH, after=after):
             self._record(ledger, entries)
             after = entries[-1].seq
+
+    def _try_to_mark(self, waiting: Waiting) -> None:
+        """Mark recorded cells. Marks of cells that are not recorded yet go on waiting."""
+        unrecorded = self._spool.pending_keys(waiting.ledger, waiting.experiment)
+        every = self._spool.marks(waiting.ledger, waiting.experiment)
+        marks = {key: some for key, some in every.items() if key not in unrecorded}
+        try:
+            missing = self._ledger_for(waiting.ledger).add_marks(waiting.experiment, marks)
+        except LedgerUnreachable as error:
+            self._unreachable.add(waiting.ledger)
+            self._problems.append(str(error))
+        except BadInput as error:
+            self._problems.append(str(error))
+        else:
+            there = {key: some for key, some in marks.items() if key not in missing}
+            self._spool.marks_recorded(waiting.ledger, waiting.experiment, there)
 
     def _record(self, ledger: Ledger, entries: list[Entry]) -> None:
         """A batch at once; should the ledger refuse it, one by one, so that one bad result stays alone."""

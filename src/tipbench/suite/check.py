@@ -10,7 +10,8 @@ from tipbench.records import content_hash
 from tipbench.suite.anchor_file import BANK
 from tipbench.suite.load import find_suite, read_suite
 from tipbench.suite.problems import Problem, Problems, listed
-from tipbench.suite.suite import USUAL_TIPS, Suite, render
+from tipbench.suite.prompt_length import long_prompt
+from tipbench.suite.suite import USUAL_TIPS, Suite
 from tipbench.suite.template import compile_template
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tipbench.suite.prompt import Prompt
     from tipbench.suite.rubric import Scale
 
-CHARACTERS_PER_TOKEN = 4
 FEW_SCENARIOS = 4
 FEW_ANCHORS = 4
 FEW_JUDGEMENTS = 4
@@ -50,19 +50,12 @@ def _warn_prompts(suite: Suite, problems: Problems) -> None:
 
 
 def _warn_length(suite: Suite, prompt: Prompt, problems: Problems) -> None:
-    context, predict = suite.limits(prompt, n_tips=USUAL_TIPS)
-    sizes = {
-        scenario.id: sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN
-        for scenario in suite.scenarios
-        for messages in [render(prompt, scenario, n_tips=USUAL_TIPS, reply=suite.reply)]
-    }
-    longest = max(sizes, key=lambda name: sizes[name])
-    if sizes[longest] + predict > context:
-        problems.warn(
-            prompt.path,
-            f"is about {sizes[longest]} tokens in scenario '{longest}', which with num_predict {predict} "
-            f"does not fit num_ctx {context}",
-        )
+    num_ctx, num_predict = suite.limits(prompt, n_tips=USUAL_TIPS)
+    found = long_prompt(
+        suite, prompt, suite.scenarios, n_tips=USUAL_TIPS, num_ctx=num_ctx, num_predict=num_predict
+    )
+    if found:
+        problems.warn(prompt.path, f"{found}: {found.remedy}, or shorten the prompt")
 
 
 def _warn_scenarios(suite: Suite, problems: Problems) -> None:

@@ -181,5 +181,6 @@ def _tags(run: Run) -> list[str]:
         "cut off": run.cut is not None,
         "unreadable": run.status == "done" and run.how == "none",
         f"repeat {run.repeat + 1}": run.repeat > 0,
+        **{mark.replace("-", " "): True for mark in run.marks if mark != "first-call"},
     }
     return [tag for tag, holds in tags.items() if holds]

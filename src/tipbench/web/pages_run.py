@@ -130,6 +130,7 @@ def _numbers(run: Run) -> list[tuple[str, str]]:
         "size": figures.parameters(run.parameters),
         "read": _HOW[run.how] if run.status == "done" else figures.UNKNOWN,
         "cut off": {"prompt": "the prompt", "reply": "the reply"}.get(run.cut or "", figures.UNKNOWN),
+        "marks": ", ".join(mark.replace("-", " ") for mark in run.marks) or figures.UNKNOWN,
     }
     return [(title, text) for title, text in texts.items() if text != figures.UNKNOWN]
 

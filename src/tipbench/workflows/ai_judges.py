@@ -231,7 +231,7 @@ class _OnAHost:
     async def _finish(self, attempt: Attempt) -> None:
         """Keep the reply for the next question. A question that did not fit was not understood."""
         done = attempt.completion
-        cut = done is not None and done.cut == "prompt"
+        cut = attempt.too_long is not None or (done is not None and done.cut == "prompt")
         self._reply = None if done is None or cut else done.text
         problem = "the rubric and the texts did not fit its context" if cut else attempt.error or ""
         if problem and problem != self.problem:

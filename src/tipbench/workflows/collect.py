@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tipbench.compare.diversity import lexical_diversity
+from tipbench.compare.figures import count
+from tipbench.engine.json_schema import can_begin, follows_schema
 from tipbench.engine.lock import is_loopback
 from tipbench.engine.reading import read_reply
 from tipbench.engine.residency import Residency
 from tipbench.engine.runner import Call, ModelWork, Runner
-from tipbench.errors import BadSetting
+from tipbench.engine.truncation import PromptSize, cut_prompts
+from tipbench.errors import BadSetting, EngineFailure
 from tipbench.plan import Grid, Plan, plan_cells
 from tipbench.records import Candidate, CellResult, ChatRequest, Pin, SuitePlace
 from tipbench.settings import Settings
@@ -24,12 +28,13 @@ from tipbench.workflows.interrupt import run_interruptible
 from tipbench.workflows.recording import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tipbench.engine.lock import HostLock
+    from tipbench.engine.ollama import OllamaHost
     from tipbench.engine.residency import ModelTally
     from tipbench.engine.runner import Attempt
-    from tipbench.records import Cell, Completion, Emit, Host, Model, Reading, Sampling
+    from tipbench.records import Cell, CellMark, Completion, Emit, Host, Model, Reading, Sampling
     from tipbench.suite import Prompt, Suite
     from tipbench.workflows.engines import Engine
 
@@ -56,7 +61,11 @@ class ModelSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a collection did. `unrecorded` cells are safe in the spool until the ledger can be reached."""
+    """What a collection did. `unrecorded` cells are safe in the spool until the ledger can be reached.
+
+    `marks` has the number of marked cells by model and mark. `faults` has a sentence for each fault of an
+    engine that made marks.
+    """
 
     experiment: str
     cells: CellCounts
@@ -68,6 +77,8 @@ class Summary:
     engine: str
     ledger: str
     unrecorded: int
+    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -156,6 +167,9 @@ class _Job:
         self._started = time.perf_counter()
         self._done = 0
         self._failed = 0
+        self._sizes: dict[str, dict[str, PromptSize | None]] = {}
+        self._marks: dict[str, Counter[str]] = {}
+        self._removed: set[str] = set()
 
     def run(self, lock: HostLock) -> Summary:
         """The whole of it. However it ends, what was generated is recorded and a summary is emitted."""
@@ -196,6 +210,7 @@ class _Job:
                 retries=settings.retries,
                 finish=lambda attempt: self._finish(attempt, host.host),
                 emit=self._emit,
+                after_model=lambda model: self._mark_late(model, host),
             )
             await self._runner.run([self._work(model, cells) for model, cells in self._plan.by_model()])
 
@@ -222,9 +237,60 @@ class _Job:
             await asyncio.to_thread(self._recorder.put, result)
         if result.error is None:
             self._done += 1
+            self._remember(result)
         else:
             self._failed += 1
         self._emit(_cell_event(result))
+
+    def _remember(self, result: CellResult) -> None:
+        """Keep what `_mark_late` needs of a new cell, and count its marks."""
+        model, marks = result.cell.model, result.marks
+        tokens = result.completion.prompt_tokens if result.completion else None
+        size = None if "possibly-truncated" in marks else PromptSize.of(result.messages, tokens)
+        self._sizes.setdefault(model.digest, {})[result.cell.key] = size
+        self._marks.setdefault(model.name, Counter()).update(marks)
+
+    async def _mark_late(self, model: Model, host: OllamaHost) -> None:
+        """Add the marks that only all cells of a model together show. Some are recorded already."""
+        made = self._sizes.get(model.digest, {})
+        if not made:
+            return
+        sizes = {key: size for key, size in made.items() if size is not None}
+        late: dict[str, list[str]] = {
+            key: ["possibly-truncated"] for key in cut_prompts(sizes | self._earlier_sizes(model))
+        }
+        if await self._has_changed(model, host):
+            for key in made:
+                late.setdefault(key, []).append("digest-changed")
+        if late:
+            await asyncio.to_thread(self._recorder.mark, late)
+            self._marks[model.name].update(mark for marks in late.values() for mark in marks)
+
+    def _earlier_sizes(self, model: Model) -> dict[str, PromptSize]:
+        """The prompts of this grid's cells that are recorded already, except those known to be cut."""
+        found: dict[str, PromptSize] = {}
+        for cell in self._plan.done if self._plan else ():
+            run = self._recorder.recorded.get(cell.key)
+            if run is None or cell.model.digest != model.digest:
+                continue
+            if run.cut == "prompt" or "possibly-truncated" in run.marks:
+                continue
+            size = PromptSize.of(cell_request(self._grid, cell).messages, run.metrics.get("prompt_tokens"))
+            if size is not None:
+                found[cell.key] = size
+        return found
+
+    async def _has_changed(self, model: Model, host: OllamaHost) -> bool:
+        """Whether the host has other weights under the model's name now, or none."""
+        try:
+            now = await host.digest(model.name)
+        except EngineFailure as failure:
+            unknown = f"{model.name}: its digest could not be read again ({failure}); it may have changed"
+            self._emit({"event": "notice", "message": unknown})
+            return False
+        if now is None:
+            self._removed.add(model.name)
+        return now != model.digest
 
     def _measured(self, result: CellResult) -> CellResult:
         """With the most that the host said the model takes, and where; None where it said nothing."""
@@ -235,7 +301,7 @@ class _Job:
         return replace(result, memory_bytes=tally.peak_bytes or None, vram_share=tally.vram_share)
 
     def _summary(self) -> Summary:
-        plan = self._plan or Plan(cells=(), skipped=0)
+        plan = self._plan or Plan(cells=())
         tallies = list(self._residency.tally.models.values()) if self._residency else []
         return Summary(
             experiment=self._settings.experiment,
@@ -253,6 +319,13 @@ class _Job:
             engine=self._engine.kind,
             ledger=self._recorder.ledger_uri,
             unrecorded=self._recorder.left(),
+            marks={name: dict(sorted(marks.items())) for name, marks in self._marks.items() if marks},
+            faults=tuple(
+                _fault(name, mark, number, removed=name in self._removed)
+                for name, marks in self._marks.items()
+                for mark, number in sorted(marks.items())
+                if mark != "first-call"
+            ),
         )
 
 
@@ -271,6 +344,21 @@ def _other_options(cells: Sequence[Cell], used: Collection[tuple[str, Sampling]]
     return (
         f"this experiment has cells with other sampling options ({', '.join(sorted(found))}): "
         "`tipbench compare` shows them as separate rows"
+    )
+
+
+def _fault(model: str, mark: str, number: int, *, removed: bool) -> str:
+    """One sentence about all cells of a model that have a mark."""
+    if mark == "possibly-truncated":
+        prompts = f"{count(number, 'prompt')} {'was' if number == 1 else 'were'} possibly truncated"
+        return f"{model}: {prompts} by the host; raise num_ctx in the suite, or shorten the prompts"
+    if mark == "schema-ignored":
+        replies = "1 reply does" if number == 1 else f"{number} replies do"
+        return f"{model}: the host ignored the schema: {replies} not follow it, so format_ok is 0"
+    happened = "was removed from the host" if removed else "was replaced on the host"
+    return (
+        f"{model} {happened} while its cells were generated: {count(number, 'cell')} "
+        f"{'has' if number == 1 else 'have'} the mark {mark}; collect again into a new experiment"
     )
 
 
@@ -303,6 +391,7 @@ def cell_request(grid: Grid, cell: Cell) -> ChatRequest:
 def finished(grid: Grid, attempt: Attempt, *, host: Host, diversity: bool) -> CellResult:
     """All there is to know of a cell, from how its call ended."""
     rubric = grid.suite.rubric
+    ignored = _ignored_schema(attempt)
     result = CellResult(
         cell=attempt.cell,
         suite_id=grid.suite.id,
@@ -312,11 +401,14 @@ def finished(grid: Grid, attempt: Attempt, *, host: Host, diversity: bool) -> Ce
         messages=tuple(attempt.request.messages),
         started_ms=attempt.started_ms,
         ended_ms=attempt.ended_ms,
-        error=attempt.error,
+        marks=_marks(attempt, schema_ignored=ignored),
+        error=_reason(grid, attempt),
     )
     if attempt.completion is None:
         return result
     reading = _read(grid, attempt.cell, attempt.completion)
+    if ignored:
+        reading = replace(reading, format_ok=False)
     context = grid.suite.scenario(attempt.cell.scenario_id).text
     return replace(
         result,
@@ -325,6 +417,39 @@ def finished(grid: Grid, attempt: Attempt, *, host: Host, diversity: bool) -> Ce
         candidates=tuple(Candidate(text=t, overlong=rubric.is_overlong(t)) for t in reading.candidates),
         diversity=lexical_diversity(reading.candidates, context=context) if diversity else None,
     )
+
+
+def _reason(grid: Grid, attempt: Attempt) -> str | None:
+    """Why the cell failed. A prompt that does not fit needs another remedy for each limit."""
+    failure = attempt.too_long
+    if failure is None:
+        return attempt.error
+    remedy = "raise num_ctx in the suite" + (", or pass a larger --num-ctx" if grid.num_ctx else "")
+    if failure.by_model:
+        remedy = "shorten the prompt, or leave this model out"
+    not_sent = "" if attempt.sent else " (not sent: this prompt is not shorter than one that was refused)"
+    return f"{failure}: {remedy}{not_sent}"
+
+
+def _marks(attempt: Attempt, *, schema_ignored: bool) -> tuple[CellMark, ...]:
+    """What one reply shows by itself; see `_Job._mark_late` for the rest."""
+    cut = attempt.completion is not None and attempt.completion.cut == "prompt"
+    marks: dict[CellMark, bool] = {
+        "first-call": attempt.first_call,
+        "possibly-truncated": cut,
+        "schema-ignored": schema_ignored,
+    }
+    return tuple(mark for mark, holds in marks.items() if holds)
+
+
+def _ignored_schema(attempt: Attempt) -> bool:
+    """Whether a reply breaks the schema of its request. A cut reply is judged by its beginning alone."""
+    schema, completion = attempt.request.format, attempt.completion
+    if schema is None or completion is None:
+        return False
+    if completion.cut is not None:
+        return not can_begin(completion.text, schema)
+    return not follows_schema(completion.text, schema)
 
 
 def _read(grid: Grid, cell: Cell, completion: Completion) -> Reading:
@@ -352,5 +477,6 @@ def _cell_event(result: CellResult) -> dict[str, Any]:
         "error": result.error,
         "how": result.reading.how if result.reading else None,
         "cut": result.completion.cut if result.completion else None,
+        "marks": list(result.marks),
         **result.metrics,
     }

@@ -22,7 +22,15 @@ from tipbench.judge.scoring import cell_rows, is_failure, labels, weighted
 from tipbench.judge.verdicts import under
 from tipbench.workflows.facts import bounds_of, combinations, facts_of, titles_of
 from tipbench.workflows.judged import judged_experiment, nothing_thrown_away
-from tipbench.workflows.places import comparable, costs, host_notes, hosts_of, slow_notes, too_slow
+from tipbench.workflows.places import (
+    comparable,
+    costs,
+    host_notes,
+    hosts_of,
+    mark_notes,
+    slow_notes,
+    too_slow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -176,6 +184,7 @@ def _report(
         first=(*caution, *_nobody(kind, asked), *_drift_lines(state, kind)),
         notes=(
             *_notes(state, kind),
+            *mark_notes(groups),
             *host_notes(groups, hosts),
             *slow_notes(slow, max_latency_ms, several=len(hosts) > 1),
         ),

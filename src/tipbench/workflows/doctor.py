@@ -21,6 +21,7 @@ from tipbench.ledger import public_uri
 from tipbench.private import is_open_to_others, make_folder, narrow_home
 from tipbench.settings import home
 from tipbench.text import without_login
+from tipbench.workflows.engines import with_size
 from tipbench.workflows.hosts import in_time
 from tipbench.workflows.recording import the_ledger, the_spool
 
@@ -171,9 +172,11 @@ async def _look_at(url: str) -> tuple[str, list[Model], list[Resident]]:
 
 
 def _model(model: Model, settings: Settings) -> Finding:
+    model = with_size(model, {})
     if model.parameters is None:
-        detail = f"{model.name}: of unknown size, would be refused"
-        return Finding(name="model", state="warn", detail=detail, fix=f"ollama pull {model.name}")
+        detail = f"{model.name}: the host does not give its size, so a collection refuses it"
+        fix = f"tipbench collect --assume-size {model.name}=3.2 (its billions of parameters)"
+        return Finding(name="model", state="warn", detail=detail, fix=fix)
     billions = model.parameters / 1e9
     detail = f"{model.name}: {billions:.2f}B parameters, {readable(model.size_bytes)}, {model.digest[:12]}"
     if round(billions, 1) > settings.max_model_b:

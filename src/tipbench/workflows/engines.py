@@ -12,11 +12,12 @@ from tipbench.engine.embedded import known_models, parse_gguf_option, start_engi
 from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import BadSetting, EngineFailure, EngineUnreachable, ModelRefused
+from tipbench.settings import size_of
 from tipbench.suite.problems import did_you_mean
 from tipbench.text import without_login
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tipbench.engine.lock import HostLock
@@ -141,7 +142,8 @@ async def find_models(host: OllamaHost, settings: Settings, *, emit: Emit) -> li
             await _pull(host, name, emit=emit)
         found = [await host.model(name) for name in settings.models]
         missing = [name for name, model in zip(settings.models, found, strict=True) if model is None]
-    models = [model for model in found if model is not None]
+    sizes = _assumed_sizes(settings, emit)
+    models = [with_size(model, sizes) for model in found if model is not None]
     problems = [_missing(host, missing, installed=await host.names())] if missing else []
     problems += too_large(models, settings.max_model_b)
     if problems:
@@ -159,7 +161,42 @@ async def installed_of(host: OllamaHost, settings: Settings, *, emit: Emit) -> l
     _refuse_by_name(missing, settings.max_model_b)
     if missing:
         emit({"event": "notice", "message": f"not installed yet and not counted: {', '.join(missing)}"})
-    return await find_models(host, replace(settings, models=tuple(installed)), emit=emit)
+    names = {full_name(name) for name in installed}
+    sizes = tuple(one for one in settings.assume_size if full_name(size_of(one)[0]) in names)
+    return await find_models(host, replace(settings, models=tuple(installed), assume_size=sizes), emit=emit)
+
+
+def _assumed_sizes(settings: Settings, emit: Emit) -> dict[str, float]:
+    """Billions of parameters by full name, from `--assume-size`.
+
+    A name that is not one of the models may be mistyped. It may also be a model of another host of a DAG.
+    """
+    sizes = {full_name(name): billions for name, billions in map(size_of, settings.assume_size)}
+    strange = sorted(sizes.keys() - {full_name(name) for name in settings.models})
+    if strange:
+        unused = f"--assume-size: {', '.join(strange)} is not one of the models {', '.join(settings.models)}"
+        emit({"event": "notice", "message": unused})
+    return sizes
+
+
+def with_size(model: Model, sizes: Mapping[str, float]) -> Model:
+    """A model of unknown size with the size that the user assumes, or else the one that its tag contains."""
+    if model.parameters is not None:
+        return model
+    given, tagged = sizes.get(full_name(model.name)), _size_in_tag(model.name)
+    billions = given or tagged
+    if not billions:
+        return model
+    return replace(model, parameters=round(billions * 1e9), size_assumed="option" if given else "tag")
+
+
+def _size_in_tag(name: str) -> float | None:
+    """Billions of parameters from a tag such as `3b`, `1.5b-q4` or `8x7b`."""
+    tag = full_name(name).rpartition("/")[2].rpartition(":")[2].lower()
+    found = re.search(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", tag)
+    if found is None:
+        return None
+    return float(found[1] or 1) * float(found[2]) / (1 if found[3] == "b" else 1000)
 
 
 def _tell_of_aliases(models: Sequence[Model], emit: Emit) -> None:
@@ -210,13 +247,20 @@ def too_large(models: Sequence[Model], limit: float) -> list[str]:
     if large:
         sizes = ", ".join(f"{model.name} ({(model.parameters or 0) / 1e9:.1f}B)" for model in large)
         problems.append(f"{sizes}: above --max-model-b {limit:g}; leave it out, or raise the limit")
-    if unknown:
-        problems.append(f"{', '.join(unknown)}: the host does not say how large it is, so it is refused")
+    problems += [
+        f"{name}: the host does not give its size: name the size with `--assume-size {name}=3.2` (in "
+        f"billions of parameters), or use a tag that contains it, such as {_without_tag(name)}:3.2b"
+        for name in unknown
+    ]
     if nameless:
         problems.append(
             f"{', '.join(nameless)}: the host gives no digest, so its cells could not be told apart"
         )
     return problems
+
+
+def _without_tag(name: str) -> str:
+    return full_name(name).rpartition(":")[0]
 
 
 def check_parallel(settings: Settings) -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
-from statistics import median
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tipbench.engine.memory import free_bytes, needed_bytes
 from tipbench.errors import LedgerUnreachable
 from tipbench.ledger import merge_pins
 from tipbench.plan import plan_cells
+from tipbench.suite.prompt_length import LongPrompt, long_prompt
 from tipbench.workflows.collect import make_grid, pin_of
 from tipbench.workflows.engines import check_parallel, installed_of, open_engine
-from tipbench.workflows.places import by_place, place_of_host
+from tipbench.workflows.places import by_place, median_of, place_of_host
 from tipbench.workflows.recording import the_ledger, the_spool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from tipbench.plan import Grid
+    from tipbench.plan import Grid, Plan
     from tipbench.records import Cell, Emit, Model, Run
     from tipbench.settings import Settings
     from tipbench.workflows.engines import Engine
@@ -55,6 +55,7 @@ class Estimate:
     peak_bytes: int
     free_bytes: int
     models: tuple[ModelEstimate, ...]
+    long_prompts: tuple[LongPrompt, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -85,6 +86,7 @@ def estimate(settings: Settings, *, emit: Emit) -> Estimate:
         peak_bytes=max((part.needs_bytes for part in parts), default=0),
         free_bytes=free_bytes(),
         models=parts,
+        long_prompts=_long_prompts(grid, plan),
     )
 
 
@@ -95,6 +97,29 @@ def _checked_models(settings: Settings, emit: Emit) -> tuple[Grid, list[Model], 
     with open_engine(settings, emit=emit) as engine:
         models, place = asyncio.run(_models(engine, settings, emit))
     return grid, models, place
+
+
+def _long_prompts(grid: Grid, plan: Plan) -> tuple[LongPrompt, ...]:
+    """The prompts still to generate that come near the limit, which may be the smallest model's own."""
+    rooms = {cell.model.context_length: cell.model.name for cell in plan.cells if cell.model.context_length}
+    least = min(rooms, default=None)
+    wanted = {cell.prompt_id for cell in plan.cells}
+    found = []
+    for prompt in grid.prompts:
+        if prompt.id in wanted:
+            sampling = grid.sampling(prompt)
+            num_ctx = sampling.num_ctx if least is None else min(sampling.num_ctx, least)
+            long = long_prompt(
+                grid.suite,
+                prompt,
+                grid.scenarios,
+                n_tips=grid.n_tips,
+                num_ctx=num_ctx,
+                num_predict=sampling.num_predict,
+            )
+            if long is not None:
+                found.append(long if num_ctx == sampling.num_ctx else replace(long, model=rooms[num_ctx]))
+    return tuple(found)
 
 
 async def _models(engine: Engine, settings: Settings, emit: Emit) -> tuple[list[Model], str]:
@@ -125,9 +150,8 @@ def _runs(settings: Settings, grid: Grid, emit: Emit) -> list[Run]:
 def _model_estimate(
     model: Model, cells: Sequence[Cell], runs: Sequence[Run], settings: Settings
 ) -> ModelEstimate:
-    latencies = [_latency(run.metrics) for run in runs if run.digest == model.digest]
-    known = [latency for latency in latencies if latency is not None]
-    seconds = median(known) / 1000 if known else _guessed_seconds(model, cells)
+    latency_ms = median_of([run for run in runs if run.digest == model.digest], "latency_ms")
+    seconds = _guessed_seconds(model, cells) if latency_ms is None else latency_ms / 1000
     strict_loads = len(cells) if settings.keep_alive == "0" else 1
     total = len(cells) * seconds / settings.parallel + strict_loads * _GUESSED_LOAD_S
     num_ctx = max(cell.sampling.num_ctx for cell in cells)
@@ -138,12 +162,8 @@ def _model_estimate(
         cells=len(cells),
         minutes=round(total / 60, 2),
         needs_bytes=needed_bytes(model, num_ctx=num_ctx),
-        measured=bool(known),
+        measured=latency_ms is not None,
     )
-
-
-def _latency(metrics: Mapping[str, float]) -> float | None:
-    return metrics.get("latency_ms")
 
 
 def _guessed_seconds(model: Model, cells: Sequence[Cell]) -> float:

@@ -67,6 +67,8 @@ class FreshTips:
             models=(shipped.model,),
             experiment="fresh tips for the app",
             max_model_b=_ANY_SIZE,
+            # Its size was accepted when it was benched.
+            assume_size=(f"{shipped.model}=1",),
             parallel=1,
             wait=False,
             evict=False,

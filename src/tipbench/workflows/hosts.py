@@ -13,7 +13,7 @@ from tipbench.errors import EngineUnreachable, HostBusy
 from tipbench.ledger.locks import is_held
 from tipbench.records import Model
 from tipbench.text import without_login
-from tipbench.workflows.engines import Engine, embedded_models, too_large
+from tipbench.workflows.engines import Engine, embedded_models, too_large, with_size
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -56,7 +56,7 @@ def installed_models(settings: Settings) -> list[Installed]:
             too_large="; ".join(too_large([model], settings.max_model_b)) or None,
             resident=full_name(model.name) in resident,
         )
-        for model in models
+        for model in (with_size(one, {}) for one in models)
     ]
     return sorted(found, key=lambda model: (model.parameters or 0, model.name))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 JUDGING = (
     "experiment", "mlflow_url", "mlflow_host_header", "suite", "ollama_url", "max_model_b", "engine", "gguf",
-    "keep_alive", "pull", "evict", "wait", "timeout", "retries", "unload_timeout",
+    "assume_size", "keep_alive", "pull", "evict", "wait", "timeout", "retries", "unload_timeout",
 )  # fmt: skip
 SIMULATING = ("mlflow_url", "mlflow_host_header")
 ON_AIRFLOW = (*RUN_SETTINGS, "mlflow_host_header")

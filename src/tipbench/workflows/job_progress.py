@@ -218,3 +218,4 @@ class Fold:
     def _on_summary(self, event: Event) -> None:
         self._summary = {name: value for name, value in event.items() if name not in {"event", "at"}}
         self._recording_left = int(event.get("unrecorded", 0))
+        self._notices.extend(str(fault) for fault in event.get("faults", ()))

@@ -9,6 +9,13 @@ from tipbench.compare import figures
 from tipbench.compare.report import HostFacts, Speed
 from tipbench.engine.address import place_name
 
+_LEAST_WARM = 2
+_FAULTS = {
+    "possibly-truncated": "The host possibly truncated prompts",
+    "schema-ignored": "The host ignored the schema",
+    "digest-changed": "The model changed on the host while cells were generated",
+}
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -74,8 +81,38 @@ def _speed(runs: Sequence[Run]) -> Speed:
 
 
 def median_of(runs: Iterable[Run], metric: str) -> float | None:
-    known = [run.metrics[metric] for run in runs if metric in run.metrics]
-    return median(known) if known else None
+    """The median of a measured speed, without first calls after a load where two other cells remain."""
+    known = [run for run in runs if metric in run.metrics]
+    warm = [run for run in known if "first-call" not in run.marks]
+    counted = known if len(warm) < _LEAST_WARM else warm
+    return median(run.metrics[metric] for run in counted) if counted else None
+
+
+def mark_notes(groups: Groups) -> list[str]:
+    """What the marks of the cells mean: faults of the engine, and medians with calls right after a load."""
+    notes = []
+    for mark, meaning in _FAULTS.items():
+        numbers = {name: sum(mark in run.marks for run in runs) for name, runs in groups.items()}
+        marked = [f"{name} ({figures.count(n, 'cell')})" for name, n in sorted(numbers.items()) if n]
+        if marked:
+            notes.append(f"{meaning}: {', '.join(marked)}.")
+    cold = sorted(name for name, runs in groups.items() if _counts_first_calls(runs))
+    if cold:
+        done = [run for name in cold for run in groups[name] if run.status == "done"]
+        every = all("first-call" in run.marks for run in done)
+        why = "every call was the first after a load" if every else "too few other cells remain"
+        names = ", ".join(str(name) for name in cold)
+        notes.append(f"Latency and tokens per second include first calls after a load ({why}): {names}.")
+    return notes
+
+
+def _counts_first_calls(runs: Sequence[Run]) -> bool:
+    """Whether a first call is part of the medians on any host, because too few others are there."""
+    return any(
+        any("first-call" in run.marks for run in some)
+        and sum("first-call" not in run.marks for run in some) < _LEAST_WARM
+        for some in by_place(runs).values()
+    )
 
 
 def one_speed(speeds: Mapping[str, Speed]) -> Speed:

@@ -16,10 +16,10 @@ from tipbench.ledger import Spool, drain, follow, merge_pins, open_ledger, publi
 from tipbench.settings import home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tipbench.ledger import DrainReport
-    from tipbench.records import CellResult, Emit, Ledger, Pin, Sampling
+    from tipbench.records import CellResult, Emit, Ledger, Pin, Run, Sampling
     from tipbench.settings import Settings
 
 _LOOK_EVERY_S = 0.05
@@ -63,7 +63,7 @@ def _stand_back() -> None:
 def synced_ledger(settings: Settings) -> Ledger:
     """The ledger to read from, after what waited for it has been recorded."""
     with the_spool() as spool:
-        waiting = bool(spool.pending())
+        waiting = spool.pending() or spool.marked_experiments()
     if waiting:
         sync(settings)
     return the_ledger(settings)
@@ -94,6 +94,7 @@ class Recorder:
         self._pin: Pin | None = None
         self.used_options: set[tuple[str, Sampling]] = set()
         self._writer: subprocess.Popen[bytes] | None = None
+        self.recorded: dict[str, Run] = {}
         self.ledger_uri = public_uri(settings.mlflow_url, home=home())
 
     @classmethod
@@ -114,9 +115,10 @@ class Recorder:
         try:
             ledger = the_ledger(self._settings)
             self._pin = ledger.pin(experiment, pin)
-            runs = [run for run in ledger.runs(experiment) if run.status == "done"]
-            done = {run.key for run in runs}
-            self.used_options = {(run.prompt_hash, run.sampling) for run in runs if run.sampling}
+            self.recorded = {run.key: run for run in ledger.runs(experiment) if run.status == "done"}
+            done = set(self.recorded)
+            every = self.recorded.values()
+            self.used_options = {(run.prompt_hash, run.sampling) for run in every if run.sampling}
             self._spool.remember(self.ledger_uri, experiment, self._pin)
         except LedgerUnreachable as error:
             self._emit(
@@ -132,6 +134,10 @@ class Recorder:
         """Durable when this returns."""
         assert self._pin is not None  # noqa: S101 - `begin` comes first
         self._spool.put(self.ledger_uri, self._settings.experiment, self._pin, result)
+
+    def mark(self, marks: Mapping[str, Sequence[str]]) -> None:
+        """Add marks to stored cells, recorded or not, by cell key. They are on disk when this returns."""
+        self._spool.add_marks(self.ledger_uri, self._settings.experiment, marks)
 
     def finish(self) -> None:
         """Wait for the writer to record what it can. Interrupted, it goes on without us."""

@@ -238,7 +238,7 @@ def test_a_conversation_goes_on(client: ollama.Client) -> None:
 
 
 def test_a_prompt_too_long_is_cut_to_the_context(http: httpx.Client) -> None:
-    """A prompt beyond `num_ctx` fills it exactly, still gets its reply, and says that it was cut."""
+    """A prompt beyond `num_ctx` fills it exactly and the reply says so; without `truncate` it is refused."""
     messages = [{"role": "user", "content": "word " * 400}]
     options = {"num_ctx": 100, "num_predict": 20, "seed": 1}
     body = {"model": "tiny", "messages": messages, "stream": False, "options": options}
@@ -246,9 +246,11 @@ def test_a_prompt_too_long_is_cut_to_the_context(http: httpx.Client) -> None:
     assert reply["prompt_eval_count"] == 100
     assert reply["prompt_truncated"] is True
     assert reply["eval_count"] > 1
-    refused = http.post("/api/chat", json={**body, "truncate": False})
+    refused = http.post("/api/chat", json={**body, "truncate": False, "shift": False})
     assert refused.status_code == 400
-    assert "exceeds the context length of 100" in refused.json()["error"]
+    error = json.loads(refused.json()["error"])["error"]
+    assert (error["type"], error["n_ctx"]) == ("exceed_context_size_error", 100)
+    assert error["n_prompt_tokens"] > 400
 
 
 def test_a_cut_prompt_keeps_its_beginning_and_its_end(http: httpx.Client) -> None:

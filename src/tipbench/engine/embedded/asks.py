@@ -144,6 +144,7 @@ def _ask(
 ) -> Ask:
     model = model_of(body)
     _refuse_thinking(body, model)
+    _typed(body, "shift", bool, True)  # this engine never shifts the context, so the value changes nothing
     if _typed(body, "logprobs", bool, False):
         raise ApiError(400, f"{model} does not support logprobs")
     return Ask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,14 +35,24 @@ async def fitting_prompt(llama: Llama, ask: Ask) -> Prompt:
     if len(whole) <= min(llama.num_ctx, context - 1):
         return _prompt(whole, ask, llama.num_ctx - len(whole))
     if not ask.truncate:
-        raise ApiError(
-            400, f"the prompt of {len(whole)} tokens exceeds the context length of {llama.num_ctx}"
-        )
+        raise _too_long(len(whole), llama.num_ctx)
     margin = min(REPLY_MARGIN, max(1, context // 4))
     limit = min(llama.num_ctx, max(1, context - margin))
     fewer = await _without_oldest(llama, ask, whole, limit)
     cut = _without_middle(fewer, keep=_kept(llama, ask), limit=limit)
     return _prompt(cut, ask, max(margin, llama.num_ctx - len(cut)), truncated=True)
+
+
+def _too_long(tokens: int, num_ctx: int) -> ApiError:
+    """The error of Ollama since 2026: the text is the JSON object that llama.cpp's server answers."""
+    error = {
+        "code": 400,
+        "message": f"request ({tokens} tokens) exceeds the available context size ({num_ctx} tokens)",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": tokens,
+        "n_ctx": num_ctx,
+    }
+    return ApiError(400, json.dumps({"error": error}))
 
 
 def _prompt(tokens: Sequence[int], ask: Ask, room: int, *, truncated: bool = False) -> Prompt:

@@ -40,7 +40,7 @@ async function open() {
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const words = (name) => {
-  const known = { n_tips: "tips per cell", n_scenarios: "scenarios", max_model_b: "largest model, in billions",
+  const known = { n_tips: "tips per cell", n_scenarios: "scenarios", assume_size: "assumed sizes", max_model_b: "largest model, in billions",
     ollama_url: "Ollama host", mlflow_url: "MLflow server" };
   const text = known[name] ?? name.replaceAll("_", " ");
   return capital(text);
@@ -98,11 +98,18 @@ async function models() {
 
 const offer = (ticked) => list.replaceChildren(...installed.map((one, at) => tick(one, at, ticked.has(one.name))));
 
+// The billions of parameters that the dialog assumes for a model, or 0.
+function assumedSize(name) {
+  const pairs = (form.elements.assume_size?.value ?? "").split(",").map((text) => text.trim().split("="));
+  return Number(pairs.find(([model, size]) => model === name && size)?.[1].replace(/b$/i, "")) || 0;
+}
+
 // By the limit that stands in the dialog, which need not be the one that the host was asked with.
 function tooLarge(one) {
   const most = Number(form.elements.max_model_b?.value);
-  if (!one.parameters || !(most > 0) || one.too_large?.includes("digest")) return one.too_large;
-  return Number((one.parameters / 1e9).toFixed(1)) > most ? `${billions(one.parameters)}: more than the ${most} billion that “Largest model” allows` : null;
+  const parameters = one.parameters ?? 1e9 * assumedSize(one.name);
+  if (!parameters || !(most > 0) || one.too_large?.includes("digest")) return one.too_large;
+  return Number((parameters / 1e9).toFixed(1)) > most ? `${billions(parameters)}: more than the ${most} billion that “Largest model” allows` : null;
 }
 
 function tick(one, at, checked) {
@@ -142,7 +149,7 @@ const value = (row, text) => (row.type.endsWith("number") && Number.isFinite(Num
 
 form.addEventListener("input", (event) => {
   if (event.target.name === "ollama_url" || event.target.closest("#airflow-further")) return;
-  if (event.target.name === "max_model_b" && installed.length) offer(new Set(chosenModels()));
+  if (["max_model_b", "assume_size"].includes(event.target.name) && installed.length) offer(new Set(chosenModels()));
   later();
 });
 form.addEventListener("change", (event) => {
