@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from tipbench.engine.lock import EMBEDDED, hold_host, host_name, lock_folder
 from tipbench.engine.ollama import connect, full_name
 from tipbench.errors import BadSetting, EngineFailure, EngineUnreachable, ModelRefused
 from tipbench.suite.problems import did_you_mean
+from tipbench.workflows.interrupt import run_interruptible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -90,7 +90,7 @@ def embedded_models(settings: Settings) -> dict[str, Path]:
 def _ollama_answers(settings: Settings) -> bool:
     """Whether to use Ollama; raises where neither it nor the embedded engine can serve the models."""
     try:
-        asyncio.run(_greet(settings.ollama_url))
+        run_interruptible(_greet(settings.ollama_url))
     except EngineUnreachable as error:
         if settings.engine == "ollama":
             raise
