@@ -1,7 +1,7 @@
 """How long a collection takes to be recorded where other programs want the processor all the time.
 
-Beside a busy loop for each core: `collect`, against `collect --offline` and then `sync`, which records all cells
-in a process of normal priority. Both in turn, so that other work on the machine disturbs them alike.
+Beside a busy loop for each core: `collect`, against `collect --offline` and then `sync`, which records all
+cells in a process of normal priority. Both in turn, so that other work on the machine disturbs them alike.
 """
 
 from __future__ import annotations
