@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench_bandits import bench_bandits
+from bench_busy import bench_busy
 from bench_engine import bench_engine
 from bench_help import bench_help
 from bench_install import bench_install
@@ -37,6 +38,7 @@ BENCHES: dict[str, Bench] = {
     "help": bench_help,
     "overhead": bench_overhead,
     "record": bench_record,
+    "busy": bench_busy,
     "judging": bench_judging,
     "service": bench_service,
     "sim": bench_sim,

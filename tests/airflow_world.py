@@ -250,7 +250,6 @@ def _environment(folder: Path, tipbench_home: Path) -> dict[str, str]:
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
         "TIPBENCH_COMMAND": str(_command(folder)),
         "TIPBENCH_HOME": str(tipbench_home),
-        "TIPBENCH_RECORDER_NICE": "0",
         "TIPBENCH_RETRY_SECONDS": "1",
         "TIPBENCH_POKE_SECONDS": "1",
         "TMPDIR": str(folder),

@@ -49,14 +49,6 @@ def _only_loopback() -> Iterator[None]:
     socket.socket.connect = connect  # type: ignore[method-assign]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _fair_share() -> Iterator[None]:
-    """Recorders do not stand back: several tests at a time keep the machine busy for as long as they run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIPBENCH_RECORDER_NICE", "0")
-        yield
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _let_go_of_stores() -> Iterator[None]:
     """MLflow keeps the databases of every home open for as long as the process lives; tests make hundreds."""

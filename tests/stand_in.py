@@ -78,6 +78,8 @@ class StandIn:
     `stall`, `garbage`, `error-line`, `length`, `absurd` or `full-context`. `busy` says how many of the next
     requests to a path are answered 503. A `reply` is sent as it is: only the default reply obeys a schema.
     `amend(body, last)` returns the last object of each chat reply; one with an `error` is answered 400.
+    Requests to the path `silent_on` that do not unload are never answered; once there was a request to the
+    path `silent_from`, no request is.
     """
 
     models: list[FakeModel]
@@ -102,6 +104,9 @@ class StandIn:
     vram_share: float = 0.0
     logins: list[str] = field(default_factory=list)
     amend: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda _body, last: last
+    silent_on: str = ""
+    silent_from: str = ""
+    silent: bool = False
 
     @property
     def switches(self) -> int:
@@ -177,6 +182,9 @@ class _Connection:
             "/api/chat": self.chat,
             "/api/pull": self.pull,
         }.get(path)
+        self.host.silent = self.host.silent or path == self.host.silent_from
+        if self.host.silent or (path == self.host.silent_on and body.get("keep_alive") != 0):
+            await asyncio.sleep(3600)
         if self.host.busy.get(path, 0) > 0:
             self.host.busy[path] -= 1
             await self.send(503, {"error": "server busy, please try again"})

@@ -16,6 +16,7 @@ TipbenchError
 │   ├── HostBusy           another collection, or a stranger's model, occupies the host
 │   ├── ModelStuck         a host that will not let go of a model
 │   ├── LedgerUnreachable
+│   │   └── LedgerMisconfigured  exit code 2: a server that refuses the Host header
 │   ├── AirflowUnreachable  it is away, or what answers is no Airflow
 │   ├── SpoolUnusable      the file that holds what is not yet recorded is damaged, or cannot be written
 │   ├── StoreUnusable      the service's own file is damaged, somebody else's, or cannot be written
@@ -138,6 +139,12 @@ class ModelStuck(Unavailable):
 
 class LedgerUnreachable(Unavailable):
     pass
+
+
+class LedgerMisconfigured(LedgerUnreachable):
+    """A setting must change: to wait, or to try again, does not help."""
+
+    exit_code = BadInput.exit_code
 
 
 class AirflowUnreachable(Unavailable):

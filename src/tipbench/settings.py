@@ -224,6 +224,11 @@ class Settings:
         env="TIPBENCH_MLFLOW_HOST_HEADER",
         group=WHERE,
     )
+    offline: bool = _setting(
+        False,
+        "generate without MLflow; the cells wait on this disk until `tipbench sync` records them",
+        group=WHERE,
+    )
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Settings:

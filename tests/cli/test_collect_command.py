@@ -66,8 +66,6 @@ def test_kill_9_redoes_at_most_parallel_calls_and_records_each_cell_once(paralle
     assert counts["planned"] == counts["done"] + counts["skipped"] == 32
     assert len(host.chats) <= 32 + parallel
     assert counts["skipped"] >= before - parallel
-    # the writer of the killed one may still be at it
-    wait_until(lambda: len(runs("bench")) == 32, within_s=200)
     found = Counter(run.key for run in runs("bench"))
     assert len(found) == 32
     assert set(found.values()) == {1}
@@ -90,10 +88,11 @@ def test_ctrl_c_unloads_the_model_keeps_the_cells_and_exits_130() -> None:
 
 def test_a_second_collection_on_the_host_is_refused_or_waits() -> None:
     """The refusal has exit code 3 and the holder's pid; with `--wait` it runs afterwards."""
-    with running(StandIn([FakeModel("a:1b")], latency_s=0.2)) as host:
+    with running(StandIn([FakeModel("a:1b")], latency_s=8)) as host:
         first = start(*arguments(host, "--n-scenarios", "4"))
         wait_until(lambda: bool(host.chats))
         refused = tipbench(*arguments(host))
+        host.latency_s = 0.2
         assert refused.code == 3
         assert f"pid {first.pid} " in refused.err
         assert "--wait" in refused.err
@@ -103,15 +102,15 @@ def test_a_second_collection_on_the_host_is_refused_or_waits() -> None:
     assert waited.json["cells"]["skipped"] == 8
 
 
-def test_a_ledger_that_is_down_delays_recording_and_loses_nothing(tmp_path: Path) -> None:
-    """The run completes and says so; a second run generates nothing again; `sync` records it later, once."""
+def test_cells_that_were_generated_offline_are_recorded_once(tmp_path: Path) -> None:
+    """A second run generates nothing again; `sync` records the cells once MLflow is there."""
     server = MlflowServer(tmp_path / "server", ("--artifacts-destination", str(tmp_path / "artifacts")))
     more = ("--n-scenarios", "2", "--mlflow-url", server.url)
     with running(StandIn([FakeModel("a:1b")])) as host:
-        down = tipbench(*arguments(host, *more))
+        down = tipbench(*arguments(host, *more, "--offline"))
         assert down.code == 0, down.err
         assert down.json["unrecorded"] == 4
-        assert tipbench(*arguments(host, *more)).json["calls"] == 0
+        assert tipbench(*arguments(host, *more, "--offline")).json["calls"] == 0
         assert tipbench("sync", "--mlflow-url", server.url).code == 3
         with server.running():
             synced = tipbench("sync", "--mlflow-url", server.url)

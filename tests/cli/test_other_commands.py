@@ -195,7 +195,7 @@ def test_one_of_a_thing_is_not_several() -> None:
         where = ("--ollama-url", host.url, "--engine", "ollama")
         one = ("collect", "--models", "a:1b", "--prompts", "v1", "--n-scenarios", "1", *where)
         assert tipbench(*one).err.startswith("1 cell, 0 done before\n")
-        tipbench(*one, "--mlflow-url", dead)
+        tipbench(*one, "--mlflow-url", dead, "--offline")
         looked = here("doctor", "--ollama-url", host.url).out
     assert ", 1 experiment\n" in looked
     assert "1 cell waiting for a ledger\n" in looked

@@ -110,6 +110,29 @@ def test_waiting_results_are_counted_by_ledger_and_experiment(spool: Spool) -> N
     assert spool.pending("http://other:5000") == []
 
 
+def test_what_is_discarded_is_generated_again_and_nothing_else(spool: Spool) -> None:
+    """The cells that wait are deleted; recorded cells and other experiments stay known."""
+    for experiment in ("e", "other"):
+        for n in (1, 2):
+            spool.put("http://a:1", experiment, PIN, sample_result(n))
+    spool.recorded(spool.take("http://a:1", "e", limit=1))
+    assert spool.discard("http://a:1", "e") == 1
+    assert spool.known_keys("http://a:1", "e") == {sample_result(1).cell.key}
+    assert spool.known_pin("http://a:1", "e") == PIN
+    assert len(spool.known_keys("http://a:1", "other")) == 2
+    assert spool.discard("http://a:1", "e") == 0
+
+
+def test_an_experiment_without_cells_has_no_pin(spool: Spool) -> None:
+    """Where all cells were discarded, the texts of the prompts may change."""
+    spool.put("http://a:1", "e", PIN, sample_result(1))
+    assert spool.discard("http://a:1", "e") == 1
+    assert spool.known_pin("http://a:1", "e") is None
+    changed = replace(PIN, prompts={"v1": "changed"})
+    spool.put("http://a:1", "e", changed, sample_result(2))
+    assert spool.known_pin("http://a:1", "e") == changed
+
+
 def test_pins_are_widened_and_guarded(spool: Spool) -> None:
     """The known pin grows by new ids; a changed text is refused before anything is kept."""
     spool.put("", "e", sample_pin(prompts=["v1"]), sample_result(1))

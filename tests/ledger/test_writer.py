@@ -17,9 +17,18 @@ import pytest
 from ledger_samples import sample_pin, sample_result
 from ledger_servers import Proxy
 from tipbench.errors import BadInput, LedgerUnreachable
-from tipbench.ledger import MemoryLedger, Spool, drain, follow, open_ledger, public_uri
+from tipbench.ledger import (
+    Drained,
+    MemoryLedger,
+    Spool,
+    drain,
+    follow,
+    lock_of,
+    open_ledger,
+    public_uri,
+)
 from tipbench.ledger.chunks import sha256
-from tipbench.ledger.locks import file_lock
+from tipbench.ledger.locks import file_lock, is_in_use
 from tipbench.records import SuitePlace
 
 if TYPE_CHECKING:
@@ -138,14 +147,89 @@ def test_the_pin_of_the_ledger_becomes_known(spool: Spool, home: Path) -> None:
     assert spool.known_pin("http://a:1", "e") == sample_pin(prompts=["v1", "theirs"])
 
 
-def test_one_process_drains_at_a_time(spool: Spool, home: Path) -> None:
-    """While another holds the lock nothing is recorded, and the report says why."""
+def test_one_process_records_an_experiment_at_a_time(spool: Spool, home: Path) -> None:
+    """While another process holds an experiment's lock, only the other experiments are recorded."""
     put(spool, "http://a:1", "e", 1)
-    with file_lock(home / "lock", patience_s=0) as held:
+    put(spool, "http://a:1", "other", 1)
+    with file_lock(lock_of(home / "lock", "http://a:1", "e"), patience_s=0) as held:
         assert held
         report = drain(spool, Ledgers(), lock=home / "lock")
-    assert (report.recorded, report.left) == (0, 1)
-    assert "another tipbench process" in report.problems[0]
+    assert (report.recorded, report.left, report.locked) == (1, 1, True)
+    assert "another tipbench process is recording 'e'" in report.problems[0]
+
+
+def test_a_drain_can_be_limited_to_an_experiment_and_to_older_results(spool: Spool, home: Path) -> None:
+    """Other experiments, other ledgers and results that come later wait on, and do not count as left."""
+    put(spool, "http://a:1", "e", 1, 2)
+    put(spool, "http://a:1", "other", 1)
+    put(spool, "http://b:1", "e", 1)
+    newest = spool.newest()
+    put(spool, "http://a:1", "e", 3)
+    which = Drained(ledger="http://a:1", experiment="e", up_to=newest)
+    ledgers = Ledgers()
+    report = drain(spool, ledgers, lock=home / "lock", which=which)
+    assert (report.recorded, report.left) == (2, 0)
+    assert ledgers.opened == ["http://a:1"]
+    assert sorted((w.ledger, w.experiment, w.count) for w in spool.pending()) == [
+        ("http://a:1", "e", 1),
+        ("http://a:1", "other", 1),
+        ("http://b:1", "e", 1),
+    ]
+
+
+def test_a_gentle_drain_lets_go_of_the_lock_between_small_batches(spool: Spool, home: Path) -> None:
+    """A process of low priority never keeps another one waiting for longer than a few cells."""
+    put(spool, "http://a:1", "e", *range(12))
+    lock = lock_of(home / "lock", "http://a:1", "e")
+    held: list[tuple[int, bool]] = []
+    between: list[bool] = []
+
+    def stop() -> bool:
+        between.append(is_in_use(lock))
+        return False
+
+    def progress(recorded: int) -> None:
+        held.append((recorded, is_in_use(lock)))
+
+    drain(spool, Ledgers(), lock=home / "lock", gently=True, stop=stop, progress=progress)
+    assert held == [(5, True), (10, True), (12, True)]
+    assert set(between) == {False}
+
+
+def test_a_drain_stops_between_batches(spool: Spool, home: Path) -> None:
+    """What is recorded by then stays recorded, and the rest waits."""
+    put(spool, "http://a:1", "e", *range(12))
+    done: list[int] = []
+    report = drain(
+        spool, Ledgers(), lock=home / "lock", gently=True, stop=lambda: bool(done), progress=done.append
+    )
+    assert (report.recorded, report.left) == (5, 7)
+
+
+def test_what_waits_for_one_ledger_can_be_recorded_in_another(spool: Spool, home: Path) -> None:
+    """The cells are then known as done there and not where they waited."""
+    put(spool, "http://wrong:1", "e", 1, 2)
+    ledgers = Ledgers("http://wrong:1")
+    which = Drained(ledger="http://wrong:1", to="http://right:1")
+    report = drain(spool, ledgers, lock=home / "lock", which=which)
+    assert (report.recorded, report.left, report.problems) == (2, 0, ())
+    assert len(ledgers.by_uri["http://right:1"].runs("e")) == 2
+    assert len(spool.known_keys("http://right:1", "e")) == 2
+    assert spool.known_keys("http://wrong:1", "e") == set()
+    assert spool.known_pin("http://wrong:1", "e") is None
+
+
+def test_what_another_ledger_refuses_goes_on_waiting(spool: Spool, home: Path) -> None:
+    """A pin conflict there is one sentence, and no cell is lost."""
+    put(spool, "http://wrong:1", "e", 1, 2)
+    ledgers = Ledgers()
+    ledgers("http://right:1").pin("e", replace(PIN, prompts={"v1": "another text"}))
+    which = Drained(ledger="http://wrong:1", to="http://right:1")
+    report = drain(spool, ledgers, lock=home / "lock", which=which)
+    assert (report.recorded, report.left) == (0, 2)
+    assert "'v1'" in report.problems[0]
+    assert spool.known_pin("http://wrong:1", "e") == PIN
+    assert len(spool.take("http://wrong:1", "e", limit=9)) == 2
 
 
 class Following:
@@ -173,22 +257,25 @@ class Following:
 
 
 def wait_for(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not done() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert done()
 
 
 def test_following_records_what_comes_until_let_go(spool: Spool, home: Path) -> None:
-    """Results are recorded while they come, and those that came last after the life line closed."""
+    """Results are recorded while they come; the rest is left to the command that closes the life line."""
     ledgers = Ledgers()
     following = Following(spool, ledgers, home / "lock")
     put(spool, "http://a:1", "e", 1)
     wait_for(lambda: not spool.pending())
     following.say(b"still here")
-    put(spool, "http://a:1", "e", 2, 3)
-    assert following.let_go() == (3, 0)
-    assert len(ledgers.by_uri["http://a:1"].runs("e")) == 3
+    put(spool, "http://a:1", "e", 2)
+    wait_for(lambda: not spool.pending())
+    with file_lock(lock_of(home / "lock", "http://a:1", "e"), patience_s=5):
+        put(spool, "http://a:1", "e", 3)
+        assert following.let_go() == (2, 1)
+    assert len(ledgers.by_uri["http://a:1"].runs("e")) == 2
 
 
 def test_following_ends_though_the_ledger_is_down(spool: Spool, home: Path) -> None:

@@ -153,12 +153,10 @@ def test_a_jobs_environment_has_what_it_needs_and_no_more(
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "needed")
     monkeypatch.setenv("https_proxy", "http://proxy")
-    monkeypatch.setenv("TIPBENCH_RECORDER_NICE", "7")
     environment = job_environment(Settings())
     assert environment["TIPBENCH_HOME"] == str(fresh_home)
     assert environment["MLFLOW_TRACKING_PASSWORD"] == "needed"  # noqa: S105 - it is none
     assert environment["https_proxy"] == "http://proxy"
-    assert environment["TIPBENCH_RECORDER_NICE"] == "7"
     assert environment["NO_COLOR"]
     assert "PATH" in environment
     assert "TMPDIR" in environment

@@ -270,7 +270,7 @@ def test_a_password_is_on_no_command_line_and_in_no_file(
     """It reaches the process by the environment alone; a resume needs it from the service's own."""
     url = "http://anna:geheim@127.0.0.1:9/mlflow"
     with running(slow_host()) as host:
-        job = jobs.start_collect(settings_on(host, mlflow_url=url), by="anna")
+        job = jobs.start_collect(settings_on(host, mlflow_url=url, offline=True), by="anna")
         process = psutil.Process(job.pid)
         assert "geheim" not in " ".join(process.cmdline())
         assert process.environ()["MLFLOW_TRACKING_URI"] == url

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +12,7 @@ from tipbench.cli.options import settings_options
 from tipbench.cli.progress import follow
 from tipbench.cli.screen import count, err, heading, print_json, print_rows, say, tell, typed
 from tipbench.engine.memory import readable
+from tipbench.errors import Interrupted, LedgerUnreachable, Unavailable
 from tipbench.settings import Settings, home
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ def collect_command(
     """
     from tipbench.workflows.collect import collect
     from tipbench.workflows.estimate import estimate
+    from tipbench.workflows.interrupt import end_process
 
     if dry_run:
         with follow(events=events, quiet=as_json) as emit:
@@ -59,6 +63,11 @@ def collect_command(
         print_json(plan.as_json()) if as_json else _print_estimate(plan)
         return
     summaries: list[Event] = []
+
+    def show_json() -> None:
+        if as_json and summaries:
+            print_json({name: value for name, value in summaries[-1].items() if name != "event"})
+
     try:
         with follow(events=events, quiet=as_json and not err().is_terminal) as emit:
 
@@ -67,15 +76,41 @@ def collect_command(
                     summaries.append(event)
                 emit(event)
 
-            summary = collect(settings, emit=listen)
-    finally:
-        # Also after an interruption or a host that went away: what was done is told before why it ended.
-        if as_json and summaries:
-            print_json({name: value for name, value in summaries[-1].items() if name != "event"})
+            summary = collect(settings, emit=listen, command=_typed_again())
+    except Interrupted as error:
+        show_json()
+        tell(f"tipbench: {error}")
+        end_process(error.exit_code)
+    except BaseException:
+        show_json()  # what was done is told before why it ended
+        raise
+    show_json()
     if not as_json:
         _print_summary(summary, settings)
+    _check_recorded(summary, settings)
     if summary.cells.failed:
         raise typer.Exit(1)
+
+
+def _typed_again() -> str:
+    """The command line of this process, without the logins in its addresses."""
+    return typed(*(re.sub(r"://.*@", "://…@", argument) for argument in sys.argv[1:]))
+
+
+def _check_recorded(summary: Summary, settings: Settings) -> None:
+    """Say why cells still wait. Raises where MLflow did not take them, so that a script learns it."""
+    if not summary.unrecorded:
+        return
+    cells, later = count(summary.unrecorded, "cell"), typed("sync", *ledger_options(settings))
+    match summary.unrecorded_because:
+        case "offline":
+            tell(f"{cells} kept on this disk, as --offline asks; record them with: {later}")
+        case "busy":
+            tell(f"{cells} not recorded yet, another tipbench records them; see that it has: {later}")
+        case "refused":
+            raise Unavailable(f"{cells} kept on this disk, MLflow does not take them; once mended: {later}")
+        case _:
+            raise LedgerUnreachable(f"{cells} kept on this disk until the ledger can be reached: {later}")
 
 
 def _print_summary(summary: Summary, settings: Settings) -> None:
@@ -95,12 +130,7 @@ def _print_summary(summary: Summary, settings: Settings) -> None:
         say(f"  {fault}", style="yellow")
     if summary.max_resident:
         say(f"  at most {count(summary.max_resident, 'model')} in memory at a time, as the host reported it")
-    if summary.unrecorded:
-        later = typed("sync", *ledger_options(settings))
-        tell(
-            f"{count(summary.unrecorded, 'cell')} kept on this disk until the ledger can be reached: {later}"
-        )
-    elif cells.done or cells.skipped:
+    if not summary.unrecorded and (cells.done or cells.skipped):
         say(f"  recorded in {summary.ledger}")
         say(f"Next: {typed('experiments', summary.experiment, *ledger_options(settings))}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
@@ -11,10 +12,11 @@ import typer
 from tipbench.cli.bench import AsJson, ledger_options, metrics_line, print_candidates
 from tipbench.cli.options import settings_options
 from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
-from tipbench.errors import LedgerUnreachable
+from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.settings import Settings
 
 if TYPE_CHECKING:
+    from tipbench.ledger import DrainReport
     from tipbench.records import ExperimentSummary, Run, RunTexts
 
 _WHERE = ("mlflow_url", "mlflow_host_header")
@@ -153,17 +155,100 @@ def _size(run: Run) -> str:
 def sync_command(
     *,
     settings: Settings,
+    list_them: Annotated[
+        bool, typer.Option("--list", help="list which cells wait for which address; record nothing")
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="URL", help="record here the cells that wait for another address"),
+    ] = None,
+    discard: Annotated[
+        str | None,
+        typer.Option("--discard", metavar="EXPERIMENT", help="delete the cells of EXPERIMENT that wait"),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="with --to, --discard: the address that cells wait for"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="with --discard: delete without asking")] = False,
+    as_json: AsJson = False,
     follow: Annotated[bool, typer.Option("--follow", hidden=True)] = False,
 ) -> None:
-    """Record in MLflow the cells that wait on this disk since it could not be reached."""
+    """Record in MLflow the cells that wait on this disk since it could not be reached.
+
+    Example: tipbench sync --list
+    """
+    from tipbench.workflows.backlog import record_elsewhere
     from tipbench.workflows.recording import sync, sync_until_closed
 
-    report = sync_until_closed(settings) if follow else sync(settings)
+    _check_choice(list_them=list_them, to=to, discard=discard, source=source, yes=yes)
+    if list_them:
+        _list_waiting(as_json=as_json)
+    elif discard is not None:
+        _discard(discard, source=source, yes=yes, as_json=as_json)
+    elif to is not None:
+        _print_report(record_elsewhere(settings, to=to, source=source), settings, as_json=as_json)
+    else:
+        _print_report(sync_until_closed(settings) if follow else sync(settings), settings, as_json=as_json)
+
+
+def _check_choice(
+    *, list_them: bool, to: str | None, discard: str | None, source: str | None, yes: bool
+) -> None:
+    given = {"--list": list_them, "--to": to is not None, "--discard": discard is not None}
+    chosen = [name for name, is_given in given.items() if is_given]
+    if len(chosen) > 1:
+        raise BadInput(f"{' and '.join(chosen)} cannot be used together; choose one")
+    if source is not None and chosen not in (["--to"], ["--discard"]):
+        raise BadInput("--from goes with --to or --discard")
+    if yes and chosen != ["--discard"]:
+        raise BadInput("--yes goes with --discard")
+
+
+def _list_waiting(*, as_json: bool) -> None:
+    from tipbench.workflows.backlog import has_running_command, waiting_cells
+
+    found = [(waiting, has_running_command(waiting)) for waiting in waiting_cells()]
+    if as_json:
+        print_json([asdict(waiting) | {"running": running} for waiting, running in found])
+    elif found:
+        rows = [
+            (one.ledger, one.experiment, str(one.count), "a running command's" if running else "")
+            for one, running in found
+        ]
+        print_rows(("address", "experiment", "cells", ""), rows, right=("cells",))
+    else:
+        say("No cell waits to be recorded")
+
+
+def _discard(experiment: str, *, source: str | None, yes: bool, as_json: bool) -> None:
+    from tipbench.workflows.backlog import discard, waiting_for
+
+    waiting = waiting_for(experiment, source=source)
+    cells = f"{count(waiting.count, 'cell')} of {experiment!r} waiting for {waiting.ledger}"
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise BadInput(f"--discard would delete {cells}; to confirm without a terminal, add --yes")
+        if not typer.confirm(f"Delete {cells}? They are stored nowhere else.", err=True):
+            say("Nothing was deleted")
+            return
+    deleted = discard(waiting)
+    if as_json:
+        print_json({"ledger": waiting.ledger, "experiment": experiment, "deleted": deleted})
+    else:
+        say(f"{count(deleted, 'cell')} of {experiment!r} deleted; the next collect generates them again")
+
+
+def _print_report(report: DrainReport, settings: Settings, *, as_json: bool) -> None:
     for problem in report.problems:
         tell(problem)
-    say(f"{count(report.recorded, 'cell')} recorded, {report.left} still waiting")
+    if as_json:
+        print_json(asdict(report))
+    else:
+        say(f"{count(report.recorded, 'cell')} recorded, {report.left} still waiting")
     if report.left:
         again = typed("sync", *ledger_options(settings))
         raise LedgerUnreachable(
-            f"{count(report.left, 'cell')} safe on this disk; once that is mended: {again}"
+            f"{count(report.left, 'cell')} safe on this disk; once that is mended: {again} "
+            f"(to see which: {typed('sync', '--list')})"
         )

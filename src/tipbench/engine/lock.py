@@ -46,13 +46,17 @@ def lock_folder() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """What the lock file says: who holds the host, since when, and the model it loaded last."""
+    """What the lock file says: who holds the host, since when, and the model it loaded last.
+
+    `leaving` is true where the holder was interrupted before it saw the model gone.
+    """
 
     pid: int
     started: str
     experiment: str
     model: str | None = None
     digest: str | None = None
+    leaving: bool = False
 
 
 class HostLock:
@@ -63,9 +67,9 @@ class HostLock:
         self._mine = mine
         self.leftover = leftover
 
-    def note(self, *, model: str | None, digest: str | None) -> None:
+    def note(self, *, model: str | None, digest: str | None, leaving: bool = False) -> None:
         """Write down the model about to be loaded, or None once it is seen gone."""
-        holder = asdict(self._mine) | {"model": model, "digest": digest}
+        holder = asdict(self._mine) | {"model": model, "digest": digest, "leaving": leaving}
         text = json.dumps(holder).encode()
         os.pwrite(self._file, text.ljust(512), 0)
         os.ftruncate(self._file, max(len(text), 512))
@@ -85,7 +89,10 @@ def hold_host(
         mine = Holder(pid=os.getpid(), started=started, experiment=experiment)
         leftover = _read(file)
         lock = HostLock(file, mine=mine, leftover=leftover)
-        lock.note(model=leftover.model if leftover else None, digest=leftover.digest if leftover else None)
+        if leftover is None:
+            lock.note(model=None, digest=None)
+        else:
+            lock.note(model=leftover.model, digest=leftover.digest, leaving=leftover.leaving)
         yield lock
     finally:
         os.close(file)

@@ -26,6 +26,9 @@ WATCH_EVERY_S = 1.0
 _ASK_AGAIN_S = 5.0
 _LATE_LOOKS = 8
 _LATE_PAUSE_S = 0.25
+# An interrupted command has two seconds in all.
+_LET_GO_S = 1.2
+_LET_GO_PAUSE_S = 0.05
 
 
 @dataclass(kw_only=True)
@@ -82,13 +85,16 @@ class Residency:
         self._emit = emit
         self._digests = {full_name(model.name): model.digest for model in models}
         self._ours = {lock.leftover.digest} if lock.leftover else set()
+        self._leaving = lock.leftover if lock.leftover and lock.leftover.leaving else None
         self._unsure = False
         self._current: Model | None = None
         self._changed = False
+        self.still_loaded = ""
         self.tally = Tally(models={model.digest: ModelTally(model=model) for model in models})
 
     async def make_room(self, wanted: Model) -> None:
         """Leave nothing in memory but the wanted model itself, where a killed run of ours left it there."""
+        await self._wait_for_leaving()
         for entry in await self._resident():
             ours = entry.digest in self._ours
             if ours and entry.digest == wanted.digest:
@@ -138,7 +144,7 @@ class Residency:
         """Unload and see it gone. Where the host cannot be asked, the lock file goes on naming the model."""
         with suppress(EngineFailure):
             if self._unsure:
-                await self._stop_loading(model)
+                await self._stop_loading(model.name, model.digest)
             await self._resident()  # notices other weights under the name, which `unload` must not miss
             await self.unload(model.name, "" if self._changed else model.digest)
             if not self._unsure:
@@ -146,11 +152,69 @@ class Residency:
             self._emit({"event": "model_unloaded", "model": model.name})
         self._current, self._changed = None, False
 
-    async def _stop_loading(self, model: Model) -> None:
+    async def let_go(self, model: Model) -> None:
+        """After an interrupt: ask for the unload, and look for a moment whether the model is gone.
+
+        Where it is not seen gone, `still_loaded` and the lock file name it.
+        """
+        if self._host.host.kind == "embedded":
+            return  # the model goes with the engine's process
+        self.still_loaded = model.name
+        self._lock.note(model=model.name, digest=model.digest, leaving=True)
+        try:
+            await asyncio.wait_for(self._ask_and_look(model), _LET_GO_S)
+        except (EngineFailure, asyncio.TimeoutError) as error:
+            if isinstance(error, EngineFailure) and error.unreachable:
+                self.still_loaded = ""  # the host has gone, and the model with it
+            return
+        self.still_loaded = ""
+        self._lock.note(model=None, digest=None)
+        self._emit({"event": "model_unloaded", "model": model.name})
+
+    async def _ask_and_look(self, model: Model) -> None:
+        """Look while the request is under way: a busy host may answer it only after the model is gone.
+
+        A model whose loading was broken off is gone only once it was there.
+        """
+        digest = "" if self._changed else model.digest
+        asking = asyncio.ensure_future(self._told_to_unload(model.name))
+        try:
+            while True:
+                loaded = any(_is(entry, model.name, digest) for entry in await self._resident())
+                if not loaded and not self._unsure:
+                    return
+                appeared, self._unsure = loaded and self._unsure, self._unsure and not loaded
+                if appeared or (asking.done() and not asking.result()):
+                    asking.cancel()
+                    asking = asyncio.ensure_future(self._told_to_unload(model.name))
+                await asyncio.sleep(_LET_GO_PAUSE_S)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    @property
+    def still_loading(self) -> bool:
+        """Whether the host was asked to load the model and did not say yet that it has."""
+        return self._unsure
+
+    async def _wait_for_leaving(self) -> None:
+        """Wait for the model that an interrupted command left loaded, or in the middle of loading."""
+        leaving, self._leaving = self._leaving, None
+        if leaving is None or leaving.model is None:
+            return
+        name, digest = leaving.model, leaving.digest or ""
+        self._emit({"event": "notice", "message": f"waiting until {name} is unloaded"})
+        self.still_loaded = name
+        await self._stop_loading(name, digest)
+        await self.unload(name, digest)
+        self.still_loaded = ""
+        self._lock.note(model=None, digest=None)
+
+    async def _stop_loading(self, name: str, digest: str) -> None:
         """A load that failed or was broken off may still come true: say no to it, and look a while."""
-        await self._host.unload(model.name)
+        await self._told_to_unload(name)
         for _ in range(_LATE_LOOKS):
-            if any(entry.digest == model.digest for entry in await self._resident()):
+            if any(_is(entry, name, digest) for entry in await self._resident()):
                 self._unsure = False
                 return
             await asyncio.sleep(_LATE_PAUSE_S)

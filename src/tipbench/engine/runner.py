@@ -130,18 +130,27 @@ class Runner:
         await self._residency.make_room(item.model)
         self._residency.check_memory(item.model, num_ctx=item.num_ctx)
         try:
-            if not self._strict:
-                await self._retrying(
-                    lambda: self._load(item.model, item.num_ctx), what=f"loading {item.model.name}"
-                )
-            self._warm, self._least_load_ms = False, None
-            async with self._residency.watched():
-                await self._make_calls(item.calls)
-                await self._after_model(item.model)
-        finally:
+            try:
+                if not self._strict:
+                    await self._retrying(
+                        lambda: self._load(item.model, item.num_ctx), what=f"loading {item.model.name}"
+                    )
+                self._warm, self._least_load_ms = False, None
+                async with self._residency.watched():
+                    await self._make_calls(item.calls)
+                    await self._after_model(item.model)
+            except Exception:
+                await self._leave(item.model)
+                raise
+            await self._leave(item.model)
+        except asyncio.CancelledError:
             if self._release:
-                # Shielded, so that an interrupted run frees the memory before it ends.
-                await asyncio.shield(self._residency.release(item.model))
+                await self._residency.let_go(item.model)
+            raise
+
+    async def _leave(self, model: Model) -> None:
+        if self._release:
+            await self._residency.release(model)
 
     async def _load(self, model: Model, num_ctx: int) -> None:
         self._warm = False

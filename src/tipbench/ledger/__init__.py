@@ -20,17 +20,20 @@ from tipbench.ledger.memory import MemoryLedger
 from tipbench.ledger.mlflow_ledger import MlflowLedger, open_ledger
 from tipbench.ledger.notes import Note
 from tipbench.ledger.pins import merge_pins
-from tipbench.ledger.spool import Spool
-from tipbench.ledger.writer import DrainReport, drain, follow
+from tipbench.ledger.spool import Spool, Waiting
+from tipbench.ledger.writer import Drained, DrainReport, drain, follow, lock_of
 
 __all__ = [
     "DrainReport",
+    "Drained",
     "MemoryLedger",
     "MlflowLedger",
     "Note",
     "Spool",
+    "Waiting",
     "drain",
     "follow",
+    "lock_of",
     "merge_pins",
     "open_ledger",
     "public_uri",

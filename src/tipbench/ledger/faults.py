@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tipbench.errors import BadInput, LedgerUnreachable, NotFound
+from tipbench.errors import BadInput, LedgerMisconfigured, LedgerUnreachable, NotFound
 from tipbench.settings import is_unknown_host
 from tipbench.text import hide_logins
 
@@ -75,9 +75,9 @@ def _server_fault(error: BaseException, where: str) -> TipbenchError:
     text = _whole(error)
     code = code_of(error)
     if "Invalid Host header" in text:
-        return LedgerUnreachable(
+        return LedgerMisconfigured(
             f"the MLflow server {where} refuses this host name (its --allowed-hosts does not list it): "
-            "start it with the name in --allowed-hosts, or send one that is listed with --mlflow-host-header"
+            "send a name that it lists with --mlflow-host-header, or start it with this one in the list"
         )
     if code in _DENIED or "401 Client Error" in text or "403 Client Error" in text:
         return LedgerUnreachable(

@@ -28,12 +28,15 @@ def file_lock(path: Path, *, patience_s: float) -> Iterator[bool]:
 
 
 @contextmanager
-def held_file(path: Path, *, patience_s: float) -> Iterator[int | None]:
-    """As `file_lock`, with the open file: a process that is handed it holds the lock when the block ends."""
+def held_file(path: Path, *, patience_s: float, shared: bool = False) -> Iterator[int | None]:
+    """As `file_lock`, with the open file: a process that is handed it holds the lock when the block ends.
+
+    Several processes can hold a `shared` lock at the same time; `is_in_use` finds any of them.
+    """
     make_folder(path.parent)
     handle = opener(str(path), os.O_RDWR | os.O_CREAT)
     try:
-        yield handle if _taken(handle, deadline=time.monotonic() + patience_s) else None
+        yield handle if _taken(handle, deadline=time.monotonic() + patience_s, shared=shared) else None
     finally:
         os.close(handle)
 
@@ -56,10 +59,22 @@ def is_held(path: Path) -> bool | None:
     return False
 
 
-def _taken(handle: int, *, deadline: float) -> bool:
+def is_in_use(path: Path) -> bool:
+    """Whether a process holds the lock, shared or not."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _taken(handle, deadline=0)
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, *, deadline: float, shared: bool = False) -> bool:
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 return False

@@ -165,19 +165,28 @@ class Spool:
         with self._transaction() as db:
             db.executemany(query, rows)
 
-    def pending(self, ledger_uri: str | None = None) -> list[Waiting]:
-        """What waits, by ledger and experiment, the longest waiting first."""
+    def pending(
+        self, ledger_uri: str | None = None, experiment: str | None = None, *, up_to: int | None = None
+    ) -> list[Waiting]:
+        """What waits, by ledger and experiment, the longest waiting first; nothing newer than `up_to`."""
         with self._reading() as db:
             rows = db.execute(
-                "SELECT ledger, experiment, count(*) FROM pending "
-                "GROUP BY ledger, experiment ORDER BY min(seq)"
+                "SELECT ledger, experiment, count(*) FROM pending WHERE ? IS NULL OR seq <= ? "
+                "GROUP BY ledger, experiment ORDER BY min(seq)",
+                (up_to, up_to),
             ).fetchall()
         only = None if ledger_uri is None else self._stored(ledger_uri)
         return [
-            Waiting(ledger=self._shown(ledger), experiment=experiment, count=count)
-            for ledger, experiment, count in rows
-            if only is None or ledger == only
+            Waiting(ledger=self._shown(ledger), experiment=name, count=count)
+            for ledger, name, count in rows
+            if (only is None or ledger == only) and (experiment is None or name == experiment)
         ]
+
+    def newest(self) -> int:
+        """The `seq` of the result that was put last; 0 where no result waits."""
+        with self._reading() as db:
+            (seq,) = db.execute("SELECT max(seq) FROM pending").fetchone()
+        return int(seq or 0)
 
     def pending_keys(self, ledger_uri: str, experiment: str) -> set[str]:
         """The cells whose success waits to be recorded: they need not be generated again."""
@@ -229,15 +238,42 @@ class Spool:
                     break
         return entries
 
-    def recorded(self, entries: Iterable[Entry]) -> None:
-        """Strike out what is in the ledger now, and remember which cells are done."""
+    def recorded(self, entries: Iterable[Entry], *, at: str | None = None) -> None:
+        """Strike out what is in the ledger now, and remember which cells are done.
+
+        `at` is the ledger, where it is another one than the entries waited for.
+        """
         every = list(entries)
         done = [
-            (self._stored(e.ledger), e.experiment, e.result.cell.key) for e in every if e.result.error is None
+            (self._stored(e.ledger if at is None else at), e.experiment, e.result.cell.key)
+            for e in every
+            if e.result.error is None
         ]
         with self._transaction() as db:
             db.executemany("DELETE FROM pending WHERE seq = ?", ((entry.seq,) for entry in every))
             db.executemany("INSERT OR IGNORE INTO done VALUES (?, ?, ?)", done)
+            for ledger, experiment in {(e.ledger, e.experiment) for e in every if at is not None}:
+                self._forget_pin(db, self._stored(ledger), experiment)
+
+    def discard(self, ledger_uri: str, experiment: str) -> int:
+        """Delete the results that wait for one experiment of one ledger; return their number."""
+        ledger = self._stored(ledger_uri)
+        with self._transaction() as db:
+            deleted = db.execute(
+                "DELETE FROM pending WHERE ledger = ? AND experiment = ?", (ledger, experiment)
+            ).rowcount
+            self._forget_pin(db, ledger, experiment)
+        return deleted
+
+    def _forget_pin(self, db: sqlite3.Connection, ledger: str, experiment: str) -> None:
+        """Delete the pin of an experiment that has no cell left, so that its texts may change."""
+        where = "WHERE ledger = :ledger AND experiment = :experiment"
+        db.execute(
+            f"DELETE FROM pin {where} AND NOT EXISTS (SELECT 1 FROM done {where}) "  # noqa: S608 - constants
+            f"AND NOT EXISTS (SELECT 1 FROM pending {where})",
+            {"ledger": ledger, "experiment": experiment},
+        )
+        self._pinned.pop((ledger, experiment), None)
 
     def _keys(self, query: str, ledger_uri: str, experiment: str) -> set[str]:
         with self._reading() as db:

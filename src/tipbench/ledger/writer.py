@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import select
 import time
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from tipbench.errors import BadInput, LedgerUnreachable, SpoolUnusable
@@ -12,7 +15,8 @@ from tipbench.ledger.claims import CellsBusy, busy_sentence
 from tipbench.ledger.locks import file_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tipbench.ledger.spool import Entry, Spool, Waiting
@@ -21,63 +25,118 @@ if TYPE_CHECKING:
     LedgerFor = Callable[[str], Ledger]
 
 _BATCH = 25
+# A process of low priority records a few cells and lets go of the lock, so that no other process waits long.
+_SMALL_BATCH = 5
+_BETWEEN_BATCHES_S = 0.1
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
-_LAST_TRIES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrainReport:
     """How many results were recorded, how many still wait, and why: one sentence each.
 
-    `busy` counts those that wait only for another home, which records the same cells.
+    `busy` counts the results that wait only for another home, which records the same cells. `locked` is true
+    where another process of this home records an experiment, `unreachable` where no ledger answered.
     """
 
     recorded: int
     left: int
     problems: tuple[str, ...]
     busy: int = 0
+    locked: bool = False
+    unreachable: bool = False
 
 
-def drain(spool: Spool, ledger_for: LedgerFor, *, lock: Path, patience_s: float = 0) -> DrainReport:
+@dataclass(frozen=True, kw_only=True)
+class Drained:
+    """Which results a drain records: all, those of one ledger, or those of one experiment of one ledger.
+
+    `up_to` leaves out results that are put later. `to` is the ledger to record in, if it is another one.
+    """
+
+    ledger: str | None = None
+    experiment: str | None = None
+    up_to: int | None = None
+    to: str | None = None
+
+
+_EVERYTHING = Drained()
+
+
+def lock_of(lock: Path, ledger: str, experiment: str) -> Path:
+    """The file of the lock that a process holds while it records this experiment of this ledger."""
+    name = hashlib.sha256(f"{ledger}\n{experiment}".encode()).hexdigest()[:16]
+    return lock.with_name(f"{lock.name}-{name}")
+
+
+def drain(
+    spool: Spool,
+    ledger_for: LedgerFor,
+    *,
+    lock: Path,
+    patience_s: float = 0,
+    which: Drained = _EVERYTHING,
+    gently: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda _recorded: None,
+) -> DrainReport:
     """Record all that waits. What one ledger or experiment refuses does not hold up the others.
 
-    `ledger_for` opens a ledger by its address without credentials. One process at a time drains a
-    home; where another has the lock for all of `patience_s`, the report says so.
+    `ledger_for` opens a ledger by its address without credentials. One process at a time records an
+    experiment; where another process has its lock for all of `patience_s`, the report says so. A drain that
+    goes `gently` holds a lock for one small batch at a time. `stop` is called before each batch and ends the
+    drain; `progress` is called after each batch with the number of results recorded so far.
     """
-    try:
-        with file_lock(lock, patience_s=patience_s) as held:
-            if held:
-                return _Pass(spool, ledger_for).run()
-    except OSError as error:
-        raise SpoolUnusable(
-            f"{lock} cannot be written ({error}); set TIPBENCH_HOME to a folder that you may write to"
-        ) from None
-    busy = "another tipbench process is recording at the moment"
-    return DrainReport(recorded=0, left=_left(spool), problems=(busy,))
+    one = _Pass(
+        spool,
+        ledger_for,
+        lock=partial(_lock_for, lock, patience_s=patience_s),
+        which=which,
+        gently=gently,
+        stop=stop,
+        progress=progress,
+    )
+    return one.run()
 
 
-def follow(spool: Spool, ledger_for: LedgerFor, *, lock: Path, life_line: BinaryIO) -> DrainReport:
-    """Go on draining until the life line closes, and then once more for what came last.
+@contextmanager
+def _lock_for(lock: Path, waiting: Waiting, *, patience_s: float) -> Iterator[bool]:
+    path = lock_of(lock, waiting.ledger, waiting.experiment)
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(file_lock(path, patience_s=patience_s))
+        except OSError as error:
+            raise SpoolUnusable(
+                f"{path} cannot be written ({error}); set TIPBENCH_HOME to a folder that you may write to"
+            ) from None
+        yield held
+
+
+def follow(
+    spool: Spool, ledger_for: LedgerFor, *, lock: Path, life_line: BinaryIO, ledger: str | None = None
+) -> DrainReport:
+    """Go on draining until the life line closes, and then stop after the present batch.
 
     While nothing can be recorded, the pauses grow to half a minute; the end of the life line ends any.
     """
     recorded = 0
     pause = _FIRST_PAUSE_S
+    report = DrainReport(recorded=0, left=0, problems=())
     while not _closed_within(life_line, pause):
-        report = drain(spool, ledger_for, lock=lock)
+        report = drain(
+            spool,
+            ledger_for,
+            lock=lock,
+            which=Drained(ledger=ledger),
+            gently=True,
+            stop=lambda: _closed_within(life_line, _BETWEEN_BATCHES_S),
+        )
         recorded += report.recorded
         stuck = report.problems and not report.recorded
         pause = min(pause * 2, _LONGEST_PAUSE_S) if stuck else _FIRST_PAUSE_S
-    last = drain(spool, ledger_for, lock=lock, patience_s=_LONGEST_PAUSE_S)
-    recorded += last.recorded
-    for _ in range(_LAST_TRIES):
-        if not last.busy:
-            break
-        time.sleep(_FIRST_PAUSE_S)
-        last = drain(spool, ledger_for, lock=lock, patience_s=_LONGEST_PAUSE_S)
-        recorded += last.recorded
-    return replace(last, recorded=recorded)
+    left = sum(waiting.count for waiting in spool.pending(ledger))
+    return DrainReport(recorded=recorded, left=left, problems=report.problems)
 
 
 def _closed_within(life_line: BinaryIO, seconds: float) -> bool:
@@ -90,29 +149,42 @@ def _closed_within(life_line: BinaryIO, seconds: float) -> bool:
     return False
 
 
-def _left(spool: Spool) -> int:
-    return sum(waiting.count for waiting in spool.pending())
-
-
 class _Pass:
     """One go over everything that waits."""
 
-    def __init__(self, spool: Spool, ledger_for: LedgerFor) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        ledger_for: LedgerFor,
+        *,
+        lock: Callable[[Waiting], AbstractContextManager[bool]],
+        which: Drained,
+        gently: bool,
+        stop: Callable[[], bool],
+        progress: Callable[[int], None],
+    ) -> None:
         self._spool = spool
         self._ledger_for = ledger_for
+        self._lock = lock
+        self._which = which
+        self._gently = gently
+        self._stop = stop
+        self._progress = progress
         self._unreachable: set[str] = set()
         self._recorded = 0
         self._busy = 0
+        self._locked = False
         self._problems: list[str] = []
 
     def run(self) -> DrainReport:
-        for waiting in self._spool.pending():
-            if waiting.ledger in self._unreachable:
+        for waiting in self._waiting():
+            address = self._address(waiting)
+            if address in self._unreachable:
                 continue
             try:
                 self._experiment(waiting)
             except LedgerUnreachable as error:
-                self._unreachable.add(waiting.ledger)
+                self._unreachable.add(address)
                 self._problems.append(str(error))
             except BadInput as error:
                 self._problems.append(str(error))
@@ -121,22 +193,59 @@ class _Pass:
                 self._try_to_mark(waiting)
         if self._busy:
             self._problems.append(busy_sentence(self._busy))
-        problems = tuple(dict.fromkeys(self._problems))
         return DrainReport(
-            recorded=self._recorded, left=_left(self._spool), problems=problems, busy=self._busy
+            recorded=self._recorded,
+            left=sum(waiting.count for waiting in self._waiting()),
+            problems=tuple(dict.fromkeys(self._problems)),
+            busy=self._busy,
+            locked=self._locked,
+            unreachable=bool(self._unreachable),
         )
 
+    def _waiting(self) -> list[Waiting]:
+        which = self._which
+        return self._spool.pending(which.ledger, which.experiment, up_to=which.up_to)
+
+    def _address(self, waiting: Waiting) -> str:
+        return waiting.ledger if self._which.to is None else self._which.to
+
     def _experiment(self, waiting: Waiting) -> None:
-        """Pin first: a run must never be there before what it is held to."""
-        ledger = self._ledger_for(waiting.ledger)
+        """All batches under one lock; or each batch under a lock of its own, if gently."""
+        after: int | None = 0
+        while after is not None and not self._stop():
+            with self._lock(waiting) as held:
+                if not held:
+                    self._locked = True
+                    self._problems.append(
+                        f"another tipbench process is recording {waiting.experiment!r} at the moment"
+                    )
+                    return
+                after = self._batches(waiting, after)
+
+    def _batches(self, waiting: Waiting, after: int) -> int | None:
+        """Pin first: a run must never be there before what it is held to.
+
+        Returns the last result of the present batch if the drain stops after it, None at the end.
+        """
+        address = self._address(waiting)
+        ledger = self._ledger_for(address)
         pin = self._spool.known_pin(waiting.ledger, waiting.experiment)
         if pin is not None:
             pinned = ledger.pin(waiting.experiment, pin)
-            self._spool.remember(waiting.ledger, waiting.experiment, pinned)
-        after = 0
-        while entries := self._spool.take(waiting.ledger, waiting.experiment, limit=_BATCH, after=after):
+            self._spool.remember(address, waiting.experiment, pinned)
+        limit = _SMALL_BATCH if self._gently else _BATCH
+        while entries := self._take(waiting, limit=limit, after=after):
             self._record(ledger, entries)
+            self._progress(self._recorded)
             after = entries[-1].seq
+            if self._gently or self._stop():
+                return after
+        return None
+
+    def _take(self, waiting: Waiting, *, limit: int, after: int) -> list[Entry]:
+        entries = self._spool.take(waiting.ledger, waiting.experiment, limit=limit, after=after)
+        up_to = self._which.up_to
+        return [entry for entry in entries if up_to is None or entry.seq <= up_to]
 
     def _try_to_mark(self, waiting: Waiting) -> None:
         """Mark recorded cells. Marks of cells that are not recorded yet go on waiting."""
@@ -173,6 +282,6 @@ class _Pass:
         except CellsBusy as error:
             busy = error.keys
         recorded = [entry for entry in entries if entry.result.cell.key not in busy]
-        self._spool.recorded(recorded)
+        self._spool.recorded(recorded, at=self._which.to)
         self._recorded += len(recorded)
         self._busy += len(entries) - len(recorded)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -18,17 +20,18 @@ from tipbench.engine.reading import read_reply
 from tipbench.engine.residency import Residency
 from tipbench.engine.runner import Call, ModelWork, Runner
 from tipbench.engine.truncation import PromptSize, cut_prompts
-from tipbench.errors import BadSetting, EngineFailure
+from tipbench.errors import BadSetting, EngineFailure, Interrupted
 from tipbench.plan import Grid, Plan, plan_cells
 from tipbench.records import Candidate, CellResult, ChatRequest, Pin, SuitePlace
 from tipbench.settings import Settings
 from tipbench.suite import load_suite, place_of, render, stored_text
+from tipbench.text import without_login
 from tipbench.workflows.engines import check_parallel, find_models, hold_engine, open_engine
-from tipbench.workflows.interrupt import run_interruptible
-from tipbench.workflows.recording import Recorder
+from tipbench.workflows.interrupt import ignore_signals, in_background, run_interruptible
+from tipbench.workflows.recording import Because, Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Mapping, Sequence
 
     from tipbench.engine.lock import HostLock
     from tipbench.engine.ollama import OllamaHost
@@ -61,7 +64,7 @@ class ModelSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a collection did. `unrecorded` cells are safe in the spool until the ledger can be reached.
+    """The result of a collection. `unrecorded` cells are safe in the spool.
 
     `marks` has the number of marked cells by model and mark. `faults` has a sentence for each fault of an
     engine that made marks.
@@ -79,28 +82,25 @@ class Summary:
     unrecorded: int
     marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    unrecorded_because: Because = ""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def collect(settings: Settings, *, emit: Emit) -> Summary:
+def collect(settings: Settings, *, emit: Emit, command: str = "") -> Summary:
     """Generate what is missing of the grid, and record it.
 
     `emit` is told of every step. Interrupted or failed half way, everything generated so far is kept and
-    the same call goes on from there.
+    the same call goes on from there; `command` is that call as a person types it.
     """
     check_parallel(settings)
     grid = make_grid(settings)
     if settings.parallel > 1 or settings.prompt_cache:
         speed = "several requests in flight" if settings.parallel > 1 else "the prompt cache"
         emit({"event": "notice", "message": f"with {speed} the same seed may give another text"})
-    with ExitStack() as stack:
-        engine = stack.enter_context(open_engine(settings, emit=emit))
-        lock = stack.enter_context(hold_engine(engine, settings, emit=emit))
-        recorder = stack.enter_context(Recorder.open(settings, emit=emit))
-        job = _Job(settings=settings, grid=grid, engine=engine, recorder=recorder, emit=emit)
-        return job.run(lock)
+    with Recorder.open(settings, emit=emit) as recorder:
+        return _Job(settings=settings, grid=grid, recorder=recorder, emit=emit, command=command).run()
 
 
 def make_grid(settings: Settings) -> Grid:
@@ -154,13 +154,14 @@ class _Job:
     """One collection under way: the plan, the counts, and what turns an attempt into a durable result."""
 
     def __init__(
-        self, *, settings: Settings, grid: Grid, engine: Engine, recorder: Recorder, emit: Emit
+        self, *, settings: Settings, grid: Grid, recorder: Recorder, emit: Emit, command: str
     ) -> None:
         self._settings = settings
         self._grid = grid
-        self._engine = engine
         self._recorder = recorder
         self._emit = emit
+        self._command = command
+        self._engine: Engine | None = None
         self._plan: Plan | None = None
         self._residency: Residency | None = None
         self._runner: Runner | None = None
@@ -171,28 +172,81 @@ class _Job:
         self._marks: dict[str, Counter[str]] = {}
         self._removed: set[str] = set()
 
-    def run(self, lock: HostLock) -> Summary:
-        """The whole of it. However it ends, what was generated is recorded and a summary is emitted."""
+    def run(self) -> Summary:
+        """Generate, then record. A run that was interrupted records nothing more; any other one does."""
         try:
-            run_interruptible(self._generate(lock))
-        finally:
-            if self._plan is not None:
-                self._wait_for_writer()
-        return self._summary()
+            try:
+                self._hold_and_generate()
+            except Interrupted:
+                raise
+            except Exception:
+                self._record()
+                raise
+            self._record()
+        except Interrupted:
+            ignore_signals()  # the process ends soon, with these words
+            self._recorder.stop()
+            self._emit_summary()
+            raise Interrupted(self._interruption()) from None
+        except Exception:
+            self._emit_summary()
+            raise
+        return self._emit_summary()
 
-    def _wait_for_writer(self) -> None:
-        try:
-            self._recorder.finish()
-        finally:
-            self._emit({"event": "summary", **self._summary().as_json()})
+    def _hold_and_generate(self) -> None:
+        """Generate all cells. The host is free again for others as soon as the last model is unloaded."""
+        settings, emit = self._settings, self._emit
+        with open_engine(settings, emit=emit) as self._engine:
+            self._interruptible(in_background(self._recorder.check))
+            with hold_engine(self._engine, settings, emit=emit) as lock:
+                self._interruptible(self._generate(self._engine, lock))
 
-    async def _generate(self, lock: HostLock) -> None:
+    def _record(self) -> None:
+        if self._plan is not None:
+            self._interruptible(in_background(self._recorder.finish))
+
+    def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
+        run_interruptible(work, last_words=self._last_words)
+
+    def _last_words(self) -> None:
+        """The end of a second Ctrl-C, past the progress bars, which have hidden the cursor of a terminal."""
+        self._recorder.kill()
+        cursor = "\r\x1b[?25h" if sys.stderr is not None and sys.stderr.isatty() else ""
+        with suppress(OSError):
+            os.write(2, f"{cursor}tipbench: {self._interruption()}\n".encode())
+
+    def _interruption(self) -> str:
+        """What is stored, how many cells wait, what is still loaded, and how to go on."""
+        cells, waiting = self._summary().cells, self._recorder.left()
+        stored = "before the first cell was generated"
+        if self._plan is not None:
+            failed = f", {cells.failed} more as failed" if cells.failed else ""
+            stored = f"{cells.done + cells.skipped} of {count(cells.planned, 'cell')} stored{failed}"
+        wait = "1 cell waits" if waiting == 1 else f"{waiting} cells wait"
+        lines = [f"interrupted: {stored}; {wait} to be recorded in MLflow ({self._settings.experiment})"]
+        left = self._residency.still_loaded if self._residency and self._engine else ""
+        if left and self._residency and self._engine:
+            how = "may still be loading" if self._residency.still_loading else "is still loaded"
+            where = without_login(self._engine.url)
+            lines.append(f"{left} {how} on {where}; the next `tipbench collect` waits until it is gone")
+        lines.append("run the same command to go on" + (f": {self._command}" if self._command else ""))
+        return "\n".join(lines)
+
+    def _emit_summary(self) -> Summary:
+        summary = self._summary()
+        if self._plan is not None:
+            self._emit({"event": "summary", **summary.as_json()})
+        return summary
+
+    async def _generate(self, engine: Engine, lock: HostLock) -> None:
         settings = self._settings
-        async with self._engine.host(timeout_s=settings.timeout) as host:
+        async with engine.host(timeout_s=settings.timeout) as host:
             models = await find_models(host, settings, emit=self._emit)
-            done = self._recorder.begin(pin_of(self._grid))
+            done = await in_background(lambda: self._recorder.begin(pin_of(self._grid)))
             self._plan = plan_cells(self._grid, models=models, done=done)
             self._announce(self._plan)
+            if self._plan.cells:
+                self._recorder.start()
             self._residency = Residency(
                 host,
                 lock=lock,
@@ -316,7 +370,7 @@ class _Job:
             max_resident=self._residency.tally.max_resident if self._residency else 0,
             calls=self._runner.calls if self._runner else 0,
             wall_s=round(time.perf_counter() - self._started, 3),
-            engine=self._engine.kind,
+            engine=self._engine.kind if self._engine else "",
             ledger=self._recorder.ledger_uri,
             unrecorded=self._recorder.left(),
             marks={name: dict(sorted(marks.items())) for name, marks in self._marks.items() if marks},
@@ -326,6 +380,7 @@ class _Job:
                 for mark, number in sorted(marks.items())
                 if mark != "first-call"
             ),
+            unrecorded_because=self._recorder.because,
         )
 
 

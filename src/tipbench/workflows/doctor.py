@@ -16,14 +16,15 @@ from tipbench.compare.figures import count
 from tipbench.engine.embedded import find_weights
 from tipbench.engine.memory import free_bytes, readable
 from tipbench.engine.ollama import connect, full_name, how_to_start
-from tipbench.errors import EngineFailure, TipbenchError
+from tipbench.errors import EngineFailure, LedgerMisconfigured, TipbenchError
 from tipbench.ledger import public_uri
 from tipbench.private import is_open_to_others, make_folder, narrow_home
 from tipbench.settings import home
 from tipbench.text import without_login
+from tipbench.workflows.backlog import has_running_command, waiting_cells
 from tipbench.workflows.engines import with_size
 from tipbench.workflows.hosts import in_time
-from tipbench.workflows.recording import the_ledger, the_spool
+from tipbench.workflows.recording import the_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,6 +200,9 @@ def _ledger(settings: Settings) -> Finding:
     try:
         ledger = the_ledger(settings)
         held = count(len(ledger.experiments()), "experiment")
+    except LedgerMisconfigured as error:
+        fix = "export TIPBENCH_MLFLOW_HOST_HEADER=NAME:PORT as the server lists it (or --mlflow-host-header)"
+        return Finding(name="ledger", state="bad", detail=str(error), fix=fix)
     except TipbenchError as error:
         return Finding(name="ledger", state="bad", detail=str(error), fix=_ledger_fix(settings))
     return Finding(name="ledger", state="ok", detail=f"{ledger.uri}, {held}")
@@ -221,13 +225,20 @@ def _local_mlflow(settings: Settings) -> Iterator[Finding]:
 
 
 def _spool() -> Iterator[Finding]:
+    """Cells that wait are worth a look, unless a running command is about to record them."""
     try:
-        with the_spool() as spool:
-            waiting = sum(entry.count for entry in spool.pending())
+        waiting = waiting_cells()
+        running = [entry for entry in waiting if has_running_command(entry)]
     except TipbenchError as error:
         fix = "export TIPBENCH_HOME=a folder that can be written"
         yield Finding(name="spool", state="bad", detail=str(error), fix=fix)
         return
-    if waiting:
-        detail = f"{count(waiting, 'cell')} waiting for a ledger"
-        yield Finding(name="spool", state="warn", detail=detail, fix="tipbench sync")
+    idle = sum(entry.count for entry in waiting if entry not in running)
+    if running:
+        busy = sum(entry.count for entry in running)
+        yield Finding(name="spool", state="ok", detail=f"{count(busy, 'cell')} of a running command waiting")
+    if idle:
+        fix = "tipbench sync, or see which: tipbench sync --list"
+        yield Finding(
+            name="spool", state="warn", detail=f"{count(idle, 'cell')} waiting for a ledger", fix=fix
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from tipbench.errors import BadSetting, EngineFailure, EngineUnreachable, ModelR
 from tipbench.settings import size_of
 from tipbench.suite.problems import did_you_mean
 from tipbench.text import without_login
+from tipbench.workflows.interrupt import run_interruptible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ def embedded_models(settings: Settings) -> dict[str, Path]:
 def _ollama_answers(settings: Settings) -> bool:
     """Whether to use Ollama; raises where neither it nor the embedded engine can serve the models."""
     try:
-        asyncio.run(_greet(settings.ollama_url))
+        run_interruptible(_greet(settings.ollama_url))
     except EngineUnreachable as error:
         if settings.engine == "ollama":
             raise

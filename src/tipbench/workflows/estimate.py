@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tipbench.engine.memory import free_bytes, needed_bytes
-from tipbench.errors import LedgerUnreachable
+from tipbench.errors import LedgerMisconfigured, LedgerUnreachable
 from tipbench.ledger import merge_pins
 from tipbench.plan import plan_cells
 from tipbench.suite.prompt_length import LongPrompt, long_prompt
@@ -70,10 +70,10 @@ def check_collection(settings: Settings, *, emit: Emit) -> None:
 def estimate(settings: Settings, *, emit: Emit) -> Estimate:
     """The cells, calls, minutes and memory of a collection. Checks all that a collection would check."""
     grid, models, place = _checked_models(settings, emit)
-    with the_spool() as spool:
-        waiting = spool.pending_keys(settings.mlflow_url, settings.experiment)
-    runs = _runs(settings, grid, emit)
-    plan = plan_cells(grid, models=models, done=waiting | {run.key for run in runs if run.status == "done"})
+    done = _known_here(settings, grid)
+    runs = [] if settings.offline else _runs(settings, grid, emit)
+    done |= {run.key for run in runs if run.status == "done"}
+    plan = plan_cells(grid, models=models, done=done)
     here = by_place(runs).get(place, [])
     parts = tuple(_model_estimate(model, cells, here, settings) for model, cells in plan.by_model())
     return Estimate(
@@ -136,12 +136,26 @@ def _check_texts(settings: Settings, grid: Grid) -> bool:
     return pinned is not None
 
 
+def _known_here(settings: Settings, grid: Grid) -> set[str]:
+    """The cells that wait on this disk; offline, also the ones that this machine knows to be recorded."""
+    where = settings.mlflow_url, settings.experiment
+    with the_spool() as spool:
+        if not settings.offline:
+            return spool.pending_keys(*where)
+        pinned = spool.known_pin(*where)
+        if pinned is not None:
+            merge_pins(settings.experiment, pinned, pin_of(grid))
+        return spool.known_keys(*where)
+
+
 def _runs(settings: Settings, grid: Grid, emit: Emit) -> list[Run]:
     """Return the recorded cells of the experiment, after the check of its texts."""
     try:
         if not _check_texts(settings, grid):
             return []
         return the_ledger(settings).runs(settings.experiment)
+    except LedgerMisconfigured:
+        raise
     except LedgerUnreachable as error:
         emit({"event": "notice", "message": f"{error}; cells done before are not counted"})
         return []

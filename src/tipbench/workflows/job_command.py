@@ -34,7 +34,6 @@ _KEPT = frozenset(
         *("PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
         *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-        "TIPBENCH_RECORDER_NICE",
     }
 )
 # MLflow's own login and where it keeps artifacts; how llama.cpp uses the processor.

@@ -19,6 +19,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +28,7 @@ import psutil
 from tipbench.errors import CheckFailed
 from tipbench.ledger.locks import held_file, is_held
 from tipbench.private import make_folder, opener
+from tipbench.workflows import interrupt
 from tipbench.workflows.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -209,6 +211,7 @@ def main(folder: Path, lock: int, arguments: Sequence[str]) -> None:
         write_whole(folder / _PROCESS, json.dumps({"pid": os.getpid(), "at": myself.create_time()}))
         if JobFolder(folder).cancelled:  # by somebody who could not know the pid yet
             sys.exit(_INTERRUPTED)
+        interrupt.before_end.append(partial(_write_exit, folder))
         sys.argv = ["tipbench", *arguments]
         runpy.run_module("tipbench", run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -217,8 +220,11 @@ def main(folder: Path, lock: int, arguments: Sequence[str]) -> None:
     finally:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        ended = json.dumps({"code": code, "ended_ms": time.time_ns() // 1_000_000})
-        write_whole(folder / _EXIT, ended)
+        _write_exit(folder, code)
+
+
+def _write_exit(folder: Path, code: int) -> None:
+    write_whole(folder / _EXIT, json.dumps({"code": code, "ended_ms": time.time_ns() // 1_000_000}))
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:

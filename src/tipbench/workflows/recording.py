@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from tipbench.errors import LedgerUnreachable
-from tipbench.ledger import Spool, drain, follow, merge_pins, open_ledger, public_uri
+from tipbench.errors import LedgerMisconfigured, LedgerUnreachable
+from tipbench.ledger import (
+    Drained,
+    Spool,
+    drain,
+    follow,
+    lock_of,
+    merge_pins,
+    open_ledger,
+    public_uri,
+)
+from tipbench.ledger.locks import file_lock, held_file
 from tipbench.settings import home
 
 if TYPE_CHECKING:
@@ -22,8 +33,19 @@ if TYPE_CHECKING:
     from tipbench.records import CellResult, Emit, Ledger, Pin, Run, Sampling
     from tipbench.settings import Settings
 
-_LOOK_EVERY_S = 0.05
 _NICEST = 19
+# How long the child process may take to finish its batch before this process ends it.
+_HAND_OVER_S = 2.0
+_ENDING_S = 0.2
+# How long another process may hold an experiment without recording a single cell of it.
+_PATIENCE_S = 60.0
+_LOOK_EVERY_S = 1.0
+_BUSY_TRIES = 5
+_BUSY_PAUSE_S = 0.5
+
+# Why cells still wait when a collection ends: another process or another home records them, MLflow does not
+# take them, MLflow cannot be reached, or the user asked for it.
+Because = Literal["", "busy", "refused", "unreachable", "offline"]
 
 
 def the_ledger(settings: Settings) -> Ledger:
@@ -34,30 +56,45 @@ def the_spool() -> Spool:
     return Spool(home() / "spool.db")
 
 
+def record_lock(ledger: str, experiment: str) -> Path:
+    """The lock that a process holds while it records this experiment of this ledger."""
+    return lock_of(record_locks(), ledger, experiment)
+
+
+def collect_lock(ledger: str, experiment: str) -> Path:
+    """The lock that all collections of this experiment of this ledger share while they run."""
+    return lock_of(home() / "locks" / "collect", ledger, experiment)
+
+
+def record_locks() -> Path:
+    """How the names of all locks of recording begin."""
+    return home() / "locks" / "record"
+
+
 def sync(settings: Settings) -> DrainReport:
     """Move everything that waits in the spool into its ledger, now."""
     with the_spool() as spool:
-        return drain(spool, _ledgers(settings), lock=home() / "writer.lock")
+        return drain(spool, ledgers(settings), lock=record_locks())
 
 
 def sync_until_closed(settings: Settings) -> DrainReport:
-    """Go on moving until standard input closes, which it does when the collector ends, however it ends."""
+    """Record what waits for the ledger of the settings until standard input closes.
+
+    The command that started this process closes it when it records the rest itself, and by ending.
+    """
     _stand_back()
+    own = public_uri(settings.mlflow_url, home=home())
     with the_spool() as spool:
-        return follow(spool, _ledgers(settings), lock=home() / "writer.lock", life_line=sys.stdin.buffer)
+        line = sys.stdin.buffer
+        return follow(spool, ledgers(settings), lock=record_locks(), life_line=line, ledger=own)
 
 
 def _stand_back() -> None:
-    """Run only where nobody else wants the processor: recording must not slow the generation down.
-
-    On a machine that is always busy this can take long; `TIPBENCH_RECORDER_NICE=0` asks for a fair share.
-    """
-    given = os.environ.get("TIPBENCH_RECORDER_NICE", "")
-    niceness = int(given) if given.isdecimal() and int(given) < _NICEST else _NICEST
-    os.nice(niceness)
+    """Run only where no other process wants the processor: recording must not slow the generation down."""
+    os.nice(_NICEST)
     # Linux shares the processor between sessions first, and this process has one of its own.
     with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
+        Path("/proc/self/autogroup").write_text(str(_NICEST), encoding="ascii")
 
 
 def synced_ledger(settings: Settings) -> Ledger:
@@ -69,7 +106,7 @@ def synced_ledger(settings: Settings) -> Ledger:
     return the_ledger(settings)
 
 
-def _ledgers(settings: Settings) -> Callable[[str], Ledger]:
+def ledgers(settings: Settings) -> Callable[[str], Ledger]:
     """Ledgers by address, each opened once.
 
     The spool knows them by addresses without passwords; the one in use is opened with its own.
@@ -85,7 +122,7 @@ def _ledgers(settings: Settings) -> Callable[[str], Ledger]:
 
 
 class Recorder:
-    """One collection's way into the ledger. A ledger that cannot be reached delays recording, no more."""
+    """One collection's way into the ledger. A ledger that goes away delays recording, no more."""
 
     def __init__(self, *, settings: Settings, spool: Spool, emit: Emit) -> None:
         self._settings = settings
@@ -95,40 +132,60 @@ class Recorder:
         self.used_options: set[tuple[str, Sampling]] = set()
         self._writer: subprocess.Popen[bytes] | None = None
         self.recorded: dict[str, Run] = {}
+        self._newest: int | None = None
+        self._stopped = False
+        self._running = ExitStack()
         self.ledger_uri = public_uri(settings.mlflow_url, home=home())
+        self.because: Because = "offline" if settings.offline else ""
 
     @classmethod
     @contextmanager
     def open(cls, settings: Settings, *, emit: Emit) -> Iterator[Recorder]:
         with the_spool() as spool:
             recorder = cls(settings=settings, spool=spool, emit=emit)
-            try:
-                yield recorder
-            finally:
-                recorder._let_go()
+            with recorder._running:
+                try:
+                    yield recorder
+                finally:
+                    recorder.stop()
+
+    def check(self) -> None:
+        """Raise where the ledger is on a server that cannot be reached, before anything is generated."""
+        if self._settings.offline or self.ledger_uri == public_uri("", home=home()):
+            return
+        with self._offline_named():
+            the_ledger(self._settings).pinned(self._settings.experiment)
 
     def begin(self, pin: Pin) -> set[str]:
-        """Pin the experiment and start the writer; the keys of cells that need not be generated again."""
+        """Pin the experiment; the keys of cells that need not be generated again."""
         experiment = self._settings.experiment
+        self._running.enter_context(
+            held_file(collect_lock(self.ledger_uri, experiment), patience_s=_PATIENCE_S, shared=True)
+        )
         # Before the ledger is read: what an older writer moves from here to there meanwhile is then in both.
         waiting = self._spool.pending_keys(self.ledger_uri, experiment)
-        try:
+        if self._settings.offline:
+            known = self._spool.known_pin(self.ledger_uri, experiment)
+            self._pin = merge_pins(experiment, known, pin) if known else pin
+            return self._spool.known_keys(self.ledger_uri, experiment)
+        with self._offline_named():
             ledger = the_ledger(self._settings)
             self._pin = ledger.pin(experiment, pin)
             self.recorded = {run.key: run for run in ledger.runs(experiment) if run.status == "done"}
             done = set(self.recorded)
             every = self.recorded.values()
             self.used_options = {(run.prompt_hash, run.sampling) for run in every if run.sampling}
-            self._spool.remember(self.ledger_uri, experiment, self._pin)
-        except LedgerUnreachable as error:
-            self._emit(
-                {"event": "notice", "message": f"{error}; going on: cells are kept on this disk meanwhile"}
-            )
-            known = self._spool.known_pin(self.ledger_uri, experiment)
-            self._pin = merge_pins(experiment, known, pin) if known else pin
-            done = self._spool.known_keys(self.ledger_uri, experiment)
-        self._start_writer()
+        self._spool.remember(self.ledger_uri, experiment, self._pin, done)
         return done | waiting
+
+    @contextmanager
+    def _offline_named(self) -> Iterator[None]:
+        try:
+            yield
+        except LedgerMisconfigured:
+            raise
+        except LedgerUnreachable as error:
+            raise LedgerUnreachable(f"{error}; or pass --offline to generate now and record later") from None
 
     def put(self, result: CellResult) -> None:
         """Durable when this returns."""
@@ -139,28 +196,70 @@ class Recorder:
         """Add marks to stored cells, recorded or not, by cell key. They are on disk when this returns."""
         self._spool.add_marks(self.ledger_uri, self._settings.experiment, marks)
 
-    def finish(self) -> None:
-        """Wait for the writer to record what it can. Interrupted, it goes on without us."""
-        self._let_go()
-        total, told = self.left(), 0
-        while self._writer is not None and self._writer.poll() is None:
-            left = self.left()
-            if left and left != told:
-                told = left
-                self._emit({"event": "recording", "total": total, "left": left})
-            time.sleep(_LOOK_EVERY_S)
-        if self.left():
-            self._record_the_rest()
+    def start(self) -> None:
+        """Start to record, in a process of low priority, while cells are generated."""
+        if not self._settings.offline:
+            self._start_writer()
 
-    def _record_the_rest(self) -> None:
-        """The writer gave up, or was killed: try once more here, where the reason can be told."""
-        for problem in sync(self._settings).problems:
-            self._emit({"event": "notice", "message": problem})
+    def finish(self) -> None:
+        """Record this experiment's cells here, at normal priority. Cells that come later are left out."""
+        if self._settings.offline or self._stopped:
+            return
+        self._newest = self._spool.newest()
+        self._let_go()
+        total = self.left()
+        if not total:
+            return
+        progress = _Progress(total, self._emit)
+        report = self._drain(progress, patience_s=_HAND_OVER_S)
+        self.kill()
+        give_up = time.monotonic() + _PATIENCE_S
+        while report.locked and not self._stopped and time.monotonic() < give_up:
+            before = self.left()
+            report = self._drain(progress, patience_s=_LOOK_EVERY_S)
+            if self.left() < before:
+                give_up = time.monotonic() + _PATIENCE_S
+                progress.left(self.left())
+        for _ in range(_BUSY_TRIES):
+            if not report.busy or self._stopped:
+                break
+            time.sleep(_BUSY_PAUSE_S)
+            report = self._drain(progress, patience_s=_LOOK_EVERY_S)
+        if self.left() and not self._stopped:
+            self.because = _because(report)
+            for problem in report.problems:
+                self._emit({"event": "notice", "message": problem})
+
+    def _drain(self, progress: _Progress, *, patience_s: float) -> DrainReport:
+        which = Drained(ledger=self.ledger_uri, experiment=self._settings.experiment, up_to=self._newest)
+        return drain(
+            self._spool,
+            ledgers(self._settings),
+            lock=record_locks(),
+            patience_s=patience_s,
+            which=which,
+            stop=lambda: self._stopped,
+            progress=lambda _recorded: progress.left(self.left()),
+        )
 
     def left(self) -> int:
         """How many cells are only on this disk yet."""
-        waiting = self._spool.pending(self.ledger_uri)
-        return sum(entry.count for entry in waiting if entry.experiment == self._settings.experiment)
+        waiting = self._spool.pending(self.ledger_uri, self._settings.experiment, up_to=self._newest)
+        return sum(entry.count for entry in waiting)
+
+    def stop(self) -> None:
+        """Record nothing more, and leave no process behind."""
+        self._stopped = True
+        self._let_go()
+        if self._writer is not None and self._writer.poll() is None:
+            lock = record_lock(self.ledger_uri, self._settings.experiment)
+            with suppress(OSError), file_lock(lock, patience_s=_ENDING_S):
+                self.kill()
+
+    def kill(self) -> None:
+        """End the child process at once; what it was recording is completed by the next command."""
+        if self._writer is not None:
+            self._writer.kill()
 
     def _start_writer(self) -> None:
         env = os.environ | {
@@ -168,7 +267,7 @@ class Recorder:
             "TIPBENCH_MLFLOW_HOST_HEADER": self._settings.mlflow_host_header,
             "TIPBENCH_HOME": str(home()),
         }
-        # A session of its own: Ctrl-C must not end it before it has recorded what is there.
+        # A session of its own: Ctrl-C reaches this process alone, which tells the child when to stop.
         self._writer = subprocess.Popen(
             [sys.executable, "-m", "tipbench", "sync", "--follow"],
             stdin=subprocess.PIPE,
@@ -177,8 +276,34 @@ class Recorder:
             env=env,
             start_new_session=True,
         )
+        # A killed process of low priority takes long to end where others want the processor.
+        threading.Thread(target=self._writer.wait, name="writer", daemon=True).start()
 
     def _let_go(self) -> None:
-        """Close the writer's life line: it drains what is there and ends by itself."""
+        """Close the writer's life line: it ends after its present batch."""
         if self._writer is not None and self._writer.stdin is not None:
             self._writer.stdin.close()
+
+
+def _because(report: DrainReport) -> Because:
+    if report.unreachable:
+        return "unreachable"
+    only_busy = report.locked or len(report.problems) == bool(report.busy)
+    return "busy" if only_busy else "refused"
+
+
+class _Progress:
+    """Reports how many cells are left: at the beginning, once a second, at the end."""
+
+    def __init__(self, total: int, emit: Emit) -> None:
+        self._total = total
+        self._emit = emit
+        self._next = 0.0
+        self._last = -1
+        self.left(total)
+
+    def left(self, left: int) -> None:
+        if left == self._last or (left and time.monotonic() < self._next):
+            return
+        self._last, self._next = left, time.monotonic() + _LOOK_EVERY_S
+        self._emit({"event": "recording", "total": max(self._total, left), "left": left})

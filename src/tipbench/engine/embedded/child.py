@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _START_S = 60.0
 _END_S = 5.0
+# The engine has nothing to save, and an interrupted command has two seconds in all.
+_CLOSE_S = 0.5
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             pipe.close()
     try:
-        child.wait(_END_S)
+        child.wait(_CLOSE_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
