@@ -35,7 +35,7 @@ def test_an_ollama_host_tells_what_it_has_and_why_some_are_refused() -> None:
     assert by_name["small:1b"].too_large is by_name["four:4b"].too_large is None
     assert not by_name["four:4b"].resident
     assert "big:9b (9.0B): above --max-model-b 4" in (by_name["big:9b"].too_large or "")
-    assert "does not say how large" in (by_name["odd"].too_large or "")
+    assert "does not give its size" in (by_name["odd"].too_large or "")
 
 
 def test_the_embedded_engine_is_not_started_to_be_asked(tmp_path: Path) -> None:
