@@ -259,9 +259,12 @@ class Spool:
         """Delete the results that wait for one experiment of one ledger; return their number."""
         ledger = self._stored(ledger_uri)
         with self._transaction() as db:
-            deleted = db.execute(
-                "DELETE FROM pending WHERE ledger = ? AND experiment = ?", (ledger, experiment)
-            ).rowcount
+            where = "WHERE ledger = ? AND experiment = ?"
+            db.execute(
+                f"DELETE FROM late_mark {where} AND key IN (SELECT key FROM pending {where})",  # noqa: S608 - constants
+                (ledger, experiment, ledger, experiment),
+            )
+            deleted = db.execute(f"DELETE FROM pending {where}", (ledger, experiment)).rowcount  # noqa: S608
             self._forget_pin(db, ledger, experiment)
         return deleted
 

@@ -188,8 +188,8 @@ class _Pass:
                 self._problems.append(str(error))
             except BadInput as error:
                 self._problems.append(str(error))
-        for waiting in self._spool.marked_experiments():
-            if waiting.ledger not in self._unreachable:
+        for waiting in self._marked():
+            if self._address(waiting) not in self._unreachable and not self._stop():
                 self._try_to_mark(waiting)
         if self._busy:
             self._problems.append(busy_sentence(self._busy))
@@ -205,6 +205,14 @@ class _Pass:
     def _waiting(self) -> list[Waiting]:
         which = self._which
         return self._spool.pending(which.ledger, which.experiment, up_to=which.up_to)
+
+    def _marked(self) -> list[Waiting]:
+        which = self._which
+        return [
+            waiting
+            for waiting in self._spool.marked_experiments()
+            if which.ledger in (None, waiting.ledger) and which.experiment in (None, waiting.experiment)
+        ]
 
     def _address(self, waiting: Waiting) -> str:
         return waiting.ledger if self._which.to is None else self._which.to
@@ -253,9 +261,9 @@ class _Pass:
         every = self._spool.marks(waiting.ledger, waiting.experiment)
         marks = {key: some for key, some in every.items() if key not in unrecorded}
         try:
-            missing = self._ledger_for(waiting.ledger).add_marks(waiting.experiment, marks)
+            missing = self._ledger_for(self._address(waiting)).add_marks(waiting.experiment, marks)
         except LedgerUnreachable as error:
-            self._unreachable.add(waiting.ledger)
+            self._unreachable.add(self._address(waiting))
             self._problems.append(str(error))
         except BadInput as error:
             self._problems.append(str(error))

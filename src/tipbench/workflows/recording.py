@@ -208,7 +208,7 @@ class Recorder:
         self._newest = self._spool.newest()
         self._let_go()
         total = self.left()
-        if not total:
+        if not total and not self._spool.marks(self.ledger_uri, self._settings.experiment):
             return
         progress = _Progress(total, self._emit)
         report = self._drain(progress, patience_s=_HAND_OVER_S)
