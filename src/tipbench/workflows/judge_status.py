@@ -88,7 +88,10 @@ class JudgeState:
 
 def judge_status(settings: Settings) -> JudgeState:
     """How far the judging of the settings' experiment has come."""
-    state = judged_experiment(settings)
+    return status_of(judged_experiment(settings))
+
+
+def status_of(state: Judged) -> JudgeState:
     waiting = state.waiting()
     left = sum(map(len, waiting.values()))
     to_people = len(_different(state.waiting(PEOPLE)))

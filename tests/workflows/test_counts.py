@@ -1,0 +1,158 @@
+"""The same counts everywhere: judged candidates, failed replies, scale means and the composite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from command import here
+from compared_worlds import AHEAD, BIG, CLOSE, SMALL, cut_off, flat, judged, report, world
+from judged_world import plant
+from tipbench.compare.html import report_html
+from tipbench.compare.table import report_table
+from tipbench.ledger import open_ledger
+from tipbench.settings import Settings, home
+from tipbench.workflows.applying import rebuild
+from tipbench.workflows.browse import experiments
+from tipbench.workflows.comparing import compare
+from tipbench.workflows.judge_status import judge_status
+from verdict_planting import ANNA, BEN, judge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tipbench.records import CellResult
+
+
+def unreadable(one: CellResult) -> CellResult:
+    """The cells of the small model's first scenario, with a reply that could not be read."""
+    if one.cell.model.name != SMALL[0] or one.reading is None or one.started_ms % 4:
+        return one
+    return replace(one, reading=replace(one.reading, how="none", candidates=()), candidates=())
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_judged_is_the_same_number_everywhere(made_home: Path) -> None:
+    """`compare`, `judge status`, `experiments` and the runs' metrics count the same candidates."""
+    assert made_home
+    ledger = open_ledger("", home=home())
+    plant("x", quality={BIG: 4.0, SMALL: 2.0}, changed=cut_off(SMALL), ledger=ledger)
+    judge(ledger, "x", ANNA, flat(9))
+    settings = Settings.of({"experiment": "x"})
+    rebuild(settings)
+    board = compare(settings).board
+    found = judge_status(settings)
+    (entry,) = experiments(settings)
+    metrics = sum(int(run.metrics.get("n_judged", 0)) for run in ledger.runs("x"))
+    assert board.n_judged == sum(row.n_judged for row in board.rows) == found.judged == metrics == 8
+    assert (found.wanted, found.pending) == (8, 0)
+    listed = here("experiments", "--json").json
+    assert entry.judged == listed[0]["judged"]
+
+
+def test_n_failed_counts_unusable_replies_of_its_row() -> None:
+    """Truncated and unreadable replies count in the row that they belong to, beside cells that failed."""
+    place = world(BIG, SMALL, changed=cut_off(SMALL))
+    judge(place, "x", ANNA, flat(9))
+    facts = report(place).facts
+    assert {name.model: one.n_failed for name, one in facts.items()} == {BIG[0]: 0, SMALL[0]: 4}
+    place = world(BIG, SMALL, changed=unreadable)
+    judge(place, "x", ANNA, flat(9))
+    assert 0 < next(one.n_failed for name, one in report(place).facts.items() if name.model == SMALL[0]) < 4
+
+
+def test_a_truncated_reply_keeps_its_text_and_has_its_label() -> None:
+    """The page shows what was written and the word truncated, and never that nothing was written."""
+    place = world(BIG, SMALL, changed=cut_off(SMALL))
+    judge(place, "x", ANNA, flat(9))
+    found = report(place)
+    shown = [one for name, facts in found.facts.items() if name.model == SMALL[0] for one in facts.candidates]
+    assert shown
+    assert all(one.problem == "truncated" and one.text for one in shown)
+    page = report_html(found)
+    assert page.count('<span class="tag">truncated</span>') == len(shown)
+    assert "nothing was written" not in page
+
+
+def test_scale_means_say_what_they_are_of() -> None:
+    """Beside unusable replies the table says that scale means leave them out; without any it does not."""
+    place = world(BIG, SMALL, changed=unreadable)
+    judge(place, "x", ANNA, flat(9))
+    assert "scale means are of the judged candidates alone" in report_table(report(place)).caption
+    clean = world(BIG, SMALL)
+    judge(clean, "x", ANNA, flat(9))
+    assert "scale means" not in report_table(report(clean)).caption
+
+
+def test_scale_means_weigh_scenarios_like_the_composite() -> None:
+    """With all candidates judged, the means of the scales add up to the composite less the format point."""
+    place = world(BIG, SMALL)
+    judge(place, "x", ANNA, lambda run, slot: 3 + len(run.scenario_id) % 7 + slot)
+    found = report(place)
+    for row in found.board.rows:
+        assert row.mean is not None
+        assert sum(found.facts[row.combination].scales.values()) == pytest.approx(row.mean - 2)
+
+
+def test_accepted_drift_is_shown_with_one_batch_too() -> None:
+    """`judge status` has the number that the note of `compare` refers to."""
+    place = world(BIG, SMALL)
+    judge(place, "x", BEN, flat(9), drift_z=4.0, drift_accepted=True)
+    from tipbench.workflows.judge_status import status_of
+    from tipbench.workflows.judged import read_judged
+
+    (one,) = status_of(read_judged(place, "x")).judges
+    assert one.drift_accepted == 1
+
+
+def test_the_headline_names_a_winner_only_if_there_is_one() -> None:
+    """`Winner:` for a winner, `Leading:` for a first row that ties, nothing before anything is judged."""
+    assert report(judged(AHEAD)).headline == "Winner: a-big:1b × v1 (composite 16.5)"
+    assert report(judged(CLOSE)).headline.startswith("Leading: ")
+    assert not report(world(BIG, SMALL)).headline
+
+
+def test_the_composite_has_the_rubrics_range() -> None:
+    """The column's title has the lowest and the highest value of the formula."""
+    place = world(BIG, SMALL)
+    judge(place, "x", ANNA, flat(9))
+    assert "composite (2–17)" in [column.title for column in report_table(report(place)).columns]
+
+
+def test_diversity_is_shown_where_it_was_measured() -> None:
+    """A column appears for an experiment that was collected with it."""
+    place = world(BIG, SMALL, changed=lambda one: replace(one, diversity=0.5))
+    judge(place, "x", ANNA, flat(9))
+    assert "diversity" in [column.title for column in report_table(report(place)).columns]
+    plain = world(BIG, SMALL)
+    judge(plain, "x", ANNA, flat(9))
+    assert "diversity" not in [column.title for column in report_table(report(plain)).columns]
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_compare_reads_its_own_csv(tmp_path: Path) -> None:
+    """The leaderboard of `--format csv` goes in by `--scores` and gives the same means."""
+    ledger = open_ledger("", home=home())
+    plant("x", quality={BIG: 4.0, SMALL: 2.0}, ledger=ledger)
+    judge(ledger, "x", ANNA, lambda run, _slot: 14 if run.model == BIG[0] else 7)
+    file = tmp_path / "board.csv"
+    assert here("compare", "x", "--format", "csv", "--out", str(file)).code == 0
+    first = here("compare", "x", "--format", "json").json
+    again = here("compare", "--scores", str(file), "--format", "json")
+    assert again.code == 0, again.err
+    names = ("model", "prompt", "mean")
+    assert [[row[name] for name in names] for row in again.json["rows"]] == [
+        [row[name] for name in names] for row in first["rows"]
+    ]
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_compare_without_an_experiment_lists_them() -> None:
+    """Nobody typed the default name, so the experiments are listed and none is suggested as near."""
+    plant("tip-bench-may", quality={BIG: 4.0}, n_scenarios=1, ledger=open_ledger("", home=home()))
+    ran = here("compare")
+    assert ran.code == 2
+    assert "there are: tip-bench-may; name one with --experiment" in ran.err
+    assert "did you mean 'tip-bench-may'?" in here("compare", "tip-bench-mai").err
