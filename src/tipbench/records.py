@@ -245,6 +245,7 @@ class Run:
     """One cell as the ledger holds it, without its long texts (see `RunTexts`).
 
     `host` is the address of its engine. What was not recorded of where it ran is empty, or None.
+    `overlong_by` names who set the metric `overlong`: `code`, or judges by the number of the candidate.
     """
 
     run_id: str
@@ -277,6 +278,7 @@ class Run:
     metrics: Mapping[str, float]
     candidates: tuple[Candidate, ...]
     sampling: Sampling | None = None
+    overlong_by: str = "code"
 
     @property
     def variant(self) -> tuple[str, str, Sampling | None]:
@@ -390,10 +392,14 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge."""
+    """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge.
+
+    `overlong_by` names who set the metric `overlong`; None leaves the run's as it is.
+    """
 
     metrics: Mapping[str, float]
     judge_pending: bool
+    overlong_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

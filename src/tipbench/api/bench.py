@@ -124,6 +124,7 @@ class RunSummary(BaseModel):
     judged: bool | None
     started_ms: int
     n_candidates: int
+    overlong_by: str = Field(description="who set the metric `overlong`: code, or judges by tip")
     metrics: dict[str, float | None]
 
 
@@ -152,7 +153,8 @@ class VerdictAnswer(BaseModel):
 
 class CandidateAnswer(BaseModel):
     text: str
-    overlong: bool
+    overlong: bool = Field(description="the flag that counts: the judges' if they set one, else the code's")
+    overlong_by: str = Field(description="code, or the names of the judges who set the flag")
     verdicts: list[VerdictAnswer]
 
 

@@ -271,7 +271,7 @@ def _print_judges(found: JudgeState) -> None:
         )
         for one in found.judges
     ]
-    numbers = ("candidates", "batches", "severity", "objections")
+    numbers = ("candidates", "batches", "severity", "overlong set")
     print_rows(("judge", "kind", *numbers, "drift"), rows, right=numbers)
     for one in found.judges:
         _print_chart(one)

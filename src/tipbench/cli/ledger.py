@@ -105,8 +105,10 @@ def show_command(
 ) -> None:
     """Show one cell: its prompt as sent, the reply as it came, and the candidates read from it."""
     from tipbench.workflows.browse import one_run
+    from tipbench.workflows.run_views import with_judges_flags
 
     found, texts = one_run(settings, run)
+    found = with_judges_flags(settings, found)
     if as_json:
         print_json(asdict(found) | {"prompt": texts.prompt, "raw": texts.raw})
     else:
@@ -128,6 +130,7 @@ def _print_run(run: Run, texts: RunTexts) -> None:
         "in VRAM": "not recorded" if run.vram_share is None else f"{100 * run.vram_share:.0f} %",
         "read": run.how,
         "cut": run.cut or "no",
+        "overlong by": run.overlong_by,
         "error": run.error or "none",
     }
     for name, value in facts.items():

@@ -22,6 +22,7 @@ KIND = "tipbench.kind"
 ERROR = "tipbench.error"
 STARTED = "tipbench.started_ms"
 PENDING = "judge_pending"
+OVERLONG_BY = "tipbench.overlong_by"
 CANDIDATES = "candidates.json"
 PROMPT = "prompt.txt"
 RAW = "raw.txt"
@@ -245,6 +246,7 @@ def _outcome(row: Row) -> dict[str, Any]:
         "cut": cast("Cut | None", tags.get("tipbench.cut")),
         "error": tags.get(ERROR, "no reason was recorded") if failed else None,
         "judge_pending": tags.get(PENDING) == "true",
+        "overlong_by": tags.get(OVERLONG_BY, "code"),
         "started_ms": int(tags[STARTED]),
         "metrics": {name: value for name, value in row.metrics.items() if math.isfinite(value)},
     }
@@ -263,11 +265,18 @@ def mark_numbers(mark: Mark) -> dict[str, float]:
     return {name: float(value) for name, value in mark.metrics.items() if not math.isinf(value)}
 
 
+def mark_tags(mark: Mark) -> dict[str, str]:
+    """What is written of a mark beside its numbers."""
+    tags = {PENDING: str(mark.judge_pending).lower()}
+    return tags if mark.overlong_by is None else tags | {OVERLONG_BY: mark.overlong_by}
+
+
 def marked(run: Run, mark: Mark) -> Run:
     """The run once it is marked; a number that is not known any more is gone."""
     numbers = {**run.metrics, **mark_numbers(mark)}
     known = {name: value for name, value in numbers.items() if math.isfinite(value)}
-    return replace(run, metrics=known, judge_pending=mark.judge_pending)
+    by = run.overlong_by if mark.overlong_by is None else mark.overlong_by
+    return replace(run, metrics=known, judge_pending=mark.judge_pending, overlong_by=by)
 
 
 def one_per_key(runs: Iterable[Run]) -> list[Run]:

@@ -162,7 +162,7 @@ def _report(
         title=state.experiment,
         board=board,
         sentences=sentences(board, advise=not caution) if fast or not slow else _ALL_TOO_SLOW,
-        facts=facts_of(state, fast, state.scores(kind), rows),
+        facts=facts_of(state, fast, state.scores(kind), rows, overlong=state.overlong(kind)),
         titles=titles_of(state),
         made_ms=_now_ms(),
         ground=kind,
@@ -192,7 +192,12 @@ def _rows(
     A combination that fails always would else stand first, alone with a score.
     """
     rows = cell_rows(
-        state.runs, state.scores(kind), rubric=rubric, tips_per_cell=state.tips_per_cell, names=names
+        state.runs,
+        state.scores(kind),
+        rubric=rubric,
+        overlong=state.overlong(kind),
+        tips_per_cell=state.tips_per_cell,
+        names=names,
     )
     return rows if kind else [row for row in rows if row[3] is None]
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from tipbench.compare.race import is_settled, raced_out
 from tipbench.errors import BadInput, PinConflict
 from tipbench.judge.scoring import cell_rows, labels
-from tipbench.judge.verdicts import KINDS, choose_ground, counted, judged, marks, pending
+from tipbench.judge.verdicts import (
+    KINDS,
+    choose_ground,
+    counted,
+    judged,
+    marks,
+    overlong_flags,
+    pending,
+)
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.browse import pin_of
@@ -21,6 +29,7 @@ from tipbench.workflows.recording import synced_ledger
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from tipbench.judge.verdicts import OverlongFlag
     from tipbench.records import Batch, JudgeKind, Ledger, Mark, Pin, Run, Verdict
     from tipbench.settings import Settings
     from tipbench.suite import Rubric, Suite
@@ -73,8 +82,30 @@ class Judged:
     def _pooled(self) -> dict[JudgeKind, Mapping[str, Mapping[str, float]]]:
         return {}
 
+    def overlong_flags(self, ground: JudgeKind | None) -> Mapping[str, OverlongFlag]:
+        """By candidate, the `overlong` flags that judges set on this ground, with their names."""
+        if ground is None:
+            return {}
+        if ground not in self._flags:
+            self._flags[ground] = overlong_flags(self.verdicts, rubric_hash=self.rubric.hash, kind=ground)
+        return self._flags[ground]
+
+    @cached_property
+    def _flags(self) -> dict[JudgeKind, Mapping[str, OverlongFlag]]:
+        return {}
+
+    def overlong(self, ground: JudgeKind | None) -> dict[str, bool]:
+        """By candidate, the `overlong` flags that judges set on this ground."""
+        return {key: flag.value for key, flag in self.overlong_flags(ground).items()}
+
     def rows(self, ground: JudgeKind | None) -> list[tuple[str, str, str, float | None]]:
-        return cell_rows(self.runs, self.scores(ground), rubric=self.rubric, tips_per_cell=self.tips_per_cell)
+        return cell_rows(
+            self.runs,
+            self.scores(ground),
+            rubric=self.rubric,
+            overlong=self.overlong(ground),
+            tips_per_cell=self.tips_per_cell,
+        )
 
     @cached_property
     def out_of_the_race(self) -> frozenset[tuple[str, str]]:
@@ -119,6 +150,7 @@ class Judged:
             self.scores(self.ground()),
             rubric=self.rubric,
             waiting=self.waiting(),
+            overlong=self.overlong_flags(self.ground()),
             tips_per_cell=self.tips_per_cell,
         )
         now = {run.run_id: run for run in self.runs}
@@ -138,7 +170,7 @@ class Judged:
 
 
 def _differs(run: Run, mark: Mark) -> bool:
-    if run.judge_pending != mark.judge_pending:
+    if run.judge_pending != mark.judge_pending or mark.overlong_by not in {None, run.overlong_by}:
         return True
     if mark.metrics == {"n_judged": 0} and "n_judged" not in run.metrics:
         return False  # never judged, and nothing to say about it
