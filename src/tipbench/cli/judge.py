@@ -19,7 +19,7 @@ from tipbench.settings import Settings
 
 if TYPE_CHECKING:
     from tipbench.workflows.applying import Applied
-    from tipbench.workflows.judge_status import JudgeState, JudgeStatus
+    from tipbench.workflows.judge_status import JudgeState, JudgeStatus, RejectedBatch
 
 LEDGER = ("experiment", "mlflow_url", "mlflow_host_header")
 AUTO = (
@@ -149,7 +149,8 @@ def apply_command(
     """Record the scores of filled-in judge files, once the hidden items speak for them.
 
     A file may be applied half filled in, and again later. The same file twice changes nothing. Exit code 4
-    is a batch that was rejected, with the reason.
+    is a batch that was rejected; `judge status` shows the numbers. After three rejections the batch is
+    closed, and the next export hides other texts.
     """
     from tipbench.workflows.anchoring import apply_anchors, is_calibration
     from tipbench.workflows.applying import apply_file
@@ -182,8 +183,7 @@ def apply_command(
 
 def _print_applied(applied: Applied) -> None:
     say(applied.sentence, style="bold")
-    provisional = " (provisional: no person has judged the anchors yet)" if applied.drift.provisional else ""
-    say(f"  {applied.drift.reason}{provisional}")
+    say(f"  {applied.checked.reason}")
 
 
 def _applied_json(applied: Applied) -> dict[str, object]:
@@ -196,7 +196,7 @@ def _applied_json(applied: Applied) -> dict[str, object]:
         "unchanged": applied.unchanged,
         "skipped": applied.skipped,
         "cells_pending": applied.pending,
-        "drift": asdict(applied.drift),
+        "drift": asdict(applied.checked),
     }
 
 
@@ -206,6 +206,24 @@ def _say_next(applied: Applied, settings: Settings) -> None:
         more = typed("judge", "export", "--experiment", applied.experiment, *where)
         say(f"{count(applied.pending, 'cell')} still waiting for a judge: {more}")
     say(f"Next: {typed('compare', '--experiment', applied.experiment, *where)}")
+
+
+@app.command("release")
+@settings_options("mlflow_url", "mlflow_host_header")
+def release_command(
+    *,
+    settings: Settings,
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="the id that `judge status` shows")],
+) -> None:
+    """Let a judge submit a batch again that was closed after three rejections.
+
+    Example: tipbench judge release b3f9a1c2d4e5
+    """
+    from tipbench.workflows.recording import synced_ledger
+    from tipbench.workflows.releasing import release_batch
+
+    released = release_batch(synced_ledger(settings), batch, by="command line")
+    say(f"batch {released.batch_id} of {released.experiment} can be submitted again")
 
 
 @app.command("status")
@@ -243,6 +261,8 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
         _print_judges(found)
     if found.open_batches:
         _print_open(found)
+    if found.rejected_batches:
+        _print_rejected(found, settings)
     if not found.judges and found.pending:
         say(f"Next: {typed('judge', 'export', '--experiment', found.experiment, *ledger_options(settings))}")
 
@@ -351,6 +371,27 @@ def _print_open(found: JudgeState) -> None:
         for one in found.open_batches
     ]
     print_rows(("batch", "for", "judged", "since"), rows)
+
+
+def _print_rejected(found: JudgeState, settings: Settings) -> None:
+    heading("batches rejected")
+    for one in found.rejected_batches:
+        say(f"{one.batch_id} for {one.judge or 'anybody'}: {_standing(one, settings)}")
+        for rejection in one.rejections:
+            forgiven = " (forgiven)" if rejection.forgiven else ""
+            say(f"  {_day(rejection.at_ms)} {rejection.judge}{forgiven}: {rejection.reason}")
+
+
+def _standing(one: RejectedBatch, settings: Settings) -> str:
+    if one.replaced_by:
+        return f"closed, replaced by {one.replaced_by}, which hides other texts"
+    if one.closed:
+        release = typed("judge", "release", one.batch_id, *ledger_options(settings))
+        return (
+            "closed; the judge's next batch replaces it if the suite has other anchors, or release it: "
+            f"{release}"
+        )
+    return "released, can be submitted" if one.released else "can be submitted again"
 
 
 def _day(moment_ms: int) -> str:

@@ -4,38 +4,54 @@ it.
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipbench.errors import BadInput, CheckFailed
+from tipbench.errors import BadInput
+from tipbench.judge.attempts import submission_id
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.judge.gate import check_drift, history_of
-from tipbench.records import Application, Verdict, content_hash
-from tipbench.workflows.judged import read_judged
+from tipbench.records import Application, Rejection, Verdict, content_hash
+from tipbench.workflows.judge_replies import Rejected, check_words, closed
+from tipbench.workflows.judged import read_judged, scored_items
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tipbench.judge.answers import Answer
     from tipbench.judge.filled_file import FilledFile, JudgeFile
     from tipbench.judge.gate import Drift
     from tipbench.records import Batch, Item, Judge, Ledger
     from tipbench.settings import Settings
+    from tipbench.workflows.judge_replies import CheckWords
     from tipbench.workflows.judged import Judged
 
 _LARGEST = 20_000_001
 _MOST_ROUNDS = 5
+_SUBMITTING = [threading.Lock() for _ in range(64)]
+
+
+@contextmanager
+def one_submission(batch_id: str) -> Iterator[None]:
+    """Let this process check one submission of a batch at a time, so that it counts each rejection.
+
+    Read the batch within. Without this, many submissions at once would all pass before the third is counted.
+    """
+    with _SUBMITTING[hash(batch_id) % len(_SUBMITTING)]:
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What an application came to. `drift` says what the hidden items show of the judge.
+    """The result of an application. `drift` has the numbers of the checks, for admins; `checked` the words.
 
     `new` and `changed` verdicts were added, `unchanged` ones were there before, `skipped` items have no
-    scores yet. `state` is the experiment with them.
+    scores yet. `whole` says that every item has scores now. `state` is the experiment with them.
     """
 
     batch_id: str
@@ -45,8 +61,14 @@ class Applied:
     changed: int
     unchanged: int
     skipped: int
+    whole: bool
     drift: Drift
     state: Judged
+
+    @property
+    def checked(self) -> CheckWords:
+        """The result of the checks, as a judge may read it."""
+        return check_words(self.drift, whole=self.whole)
 
     @property
     def pending(self) -> int:
@@ -68,7 +90,7 @@ class Applied:
 def apply_file(
     settings: Settings, path: str, *, rejudge: bool = False, accept_drift: bool = False
 ) -> Applied:
-    """Apply a judge's file. The same file again changes nothing; a rejected one is CheckFailed."""
+    """Apply a judge's file. The same file again changes nothing; a rejected one is CheckFailed (Rejected)."""
     file = read_file(file_bytes(path), path=path)
     return apply_read(synced_ledger(settings), file, rejudge=rejudge, accept_drift=accept_drift)
 
@@ -77,15 +99,16 @@ def apply_read(
     ledger: Ledger, file: JudgeFile, *, rejudge: bool = False, accept_drift: bool = False
 ) -> Applied:
     """Apply a judge's file that was read, to the batch in this ledger that it belongs to."""
-    state = read_judged(ledger, ledger.batch(file.batch_id).experiment)
-    batch = next(one for one in state.batches if one.batch_id == file.batch_id)
-    filled = check_file(file, batch, rubric_text=state.rubric.text, scales=state.rubric.scales)
-    _check_taker(batch, filled)
-    answers = {entry.item_id: entry.answer for entry in filled.entries if entry.answer.scores is not None}
-    lines = {entry.item_id: f"{file.path}:{entry.line}: item {entry.number}" for entry in filled.entries}
-    return apply_answers(
-        state, batch, filled.judge, answers, lines=lines, rejudge=rejudge, accept_drift=accept_drift
-    )
+    with one_submission(file.batch_id):
+        state = read_judged(ledger, ledger.batch(file.batch_id).experiment)
+        batch = next(one for one in state.batches if one.batch_id == file.batch_id)
+        filled = check_file(file, batch, rubric_text=state.rubric.text, scales=state.rubric.scales)
+        _check_taker(batch, filled)
+        answers = {entry.item_id: entry.answer for entry in filled.entries if entry.answer.scores is not None}
+        lines = {entry.item_id: f"{file.path}:{entry.line}: item {entry.number}" for entry in filled.entries}
+        return apply_answers(
+            state, batch, filled.judge, answers, lines=lines, rejudge=rejudge, accept_drift=accept_drift
+        )
 
 
 def file_bytes(path: str) -> bytes:
@@ -117,7 +140,12 @@ def apply_answers(
     rejudge: bool = False,
     accept_drift: bool = False,
 ) -> Applied:
-    """Add what a judge gave for a batch. `lines` says for each item where its answer stands, for messages."""
+    """Add a judge's answers to a batch. `lines` names the place of each item's answer, for messages.
+
+    Raises Rejected where the checks reject them, and records the rejection; BatchClosed for a closed batch.
+    """
+    if batch.is_closed:
+        raise closed(batch.batch_id)
     items = {item.id: item for item in batch.items}
     sorted_out = _Sorted(state, batch, judge)
     for item_id, answer in answers.items():
@@ -133,11 +161,12 @@ def apply_answers(
         accept_drift=accept_drift,
     )
     if drift.state == "reject":
-        raise CheckFailed(f"batch {batch.batch_id} is rejected and nothing of it is recorded. {drift.reason}")
+        raise _rejected(state, batch, judge, answers, drift)
     application = sorted_out.application(drift)
     if application is not None:
         state.ledger.commit(batch, application)
     state = _marked(state)
+    left = {item.id for item in batch.items} - answers.keys() - scored_items(state, batch.batch_id, judge.id)
     return Applied(
         batch_id=batch.batch_id,
         experiment=state.experiment,
@@ -145,10 +174,31 @@ def apply_answers(
         new=sorted_out.new,
         changed=len(sorted_out.conflicts),
         unchanged=sorted_out.unchanged,
-        skipped=len(batch.items) - len(answers),
+        skipped=len(left),
+        whole=not left,
         drift=drift,
         state=state,
     )
+
+
+def _rejected(
+    state: Judged, batch: Batch, judge: Judge, answers: Mapping[str, Answer], drift: Drift
+) -> Rejected:
+    """Record a rejected submission. The same scores again are recorded and counted once."""
+    rejection = Rejection(
+        rejection_id=submission_id(batch.batch_id, answers),
+        judge=judge,
+        at_ms=time.time_ns() // 1_000_000,
+        reason=drift.reason,
+        drift_z=drift.z,
+        shift=drift.shift,
+        foils_failed=drift.foils_failed,
+    )
+    known = rejection.rejection_id in {one.rejection_id for one in batch.rejections}
+    if not known:
+        state.ledger.reject(batch, rejection)
+        batch = replace(batch, rejections=(*batch.rejections, rejection))
+    return Rejected(batch.batch_id, closes=batch.is_closed, reason=drift.reason)
 
 
 def _marked(state: Judged) -> Judged:
@@ -181,7 +231,9 @@ class _Sorted:
         self._now_ms = max([time.time_ns() // 1_000_000, *(one.at_ms + 1 for one in state.verdicts)])
         self._before = _verdicts_of(state, judge, adjudicated=batch.purpose == "adjudicate")
         self._hidden_before = _hidden_of(batch, judge)
+        self._remarks_before = _remarks_of(batch, judge)
         self._hidden: dict[str, Mapping[str, float]] = {}
+        self._remarks: dict[str, Mapping[str, object]] = {}
         self._verdicts: list[Verdict] = []
         self.conflicts: list[Item] = []
         self.unchanged = 0
@@ -191,7 +243,7 @@ class _Sorted:
         if item.role == "real":
             self._add_verdict(item, answer, answer.scores)
         else:
-            self._add_hidden(item, answer.scores)
+            self._add_hidden(item, answer, answer.scores)
 
     def _add_verdict(self, item: Item, answer: Answer, scores: Mapping[str, float]) -> None:
         before = self._before.get(item.candidate)
@@ -213,14 +265,18 @@ class _Sorted:
             self.conflicts.append(item)
         self._verdicts.append(verdict)
 
-    def _add_hidden(self, item: Item, scores: Mapping[str, float]) -> None:
+    def _add_hidden(self, item: Item, answer: Answer, scores: Mapping[str, float]) -> None:
+        """As for a verdict, remarks included: the counts must not tell hidden items from real ones."""
         before = self._hidden_before.get(item.id)
-        if before is not None and dict(before) == dict(scores):
+        remarks = _remarks(answer)
+        same = before is not None and dict(before) == dict(scores)
+        if same and self._remarks_before.get(item.id, {}) == remarks:
             self.unchanged += 1
             return
-        if before is not None:
+        if before is not None and not same:
             self.conflicts.append(item)
         self._hidden[item.id] = dict(scores)
+        self._remarks[item.id] = remarks
 
     @property
     def new(self) -> int:
@@ -229,6 +285,10 @@ class _Sorted:
     @property
     def hidden_so_far(self) -> dict[str, Mapping[str, float]]:
         return {**self._hidden_before, **self._hidden}
+
+    def _stores_remarks(self, item_id: str) -> bool:
+        """Whether a hidden item's remarks are stored: empty ones only to take back earlier ones."""
+        return bool(self._remarks[item_id]) or item_id in self._remarks_before
 
     def application(self, drift: Drift) -> Application | None:
         """What is to be committed; None where there is nothing new."""
@@ -243,12 +303,17 @@ class _Sorted:
             [[one.candidate, dict(one.scores), one.overlong, one.note] for one in verdicts],
             {item_id: dict(scores) for item_id, scores in self._hidden.items()},
         ]
+        remarks = {
+            item_id: remark for item_id, remark in self._remarks.items() if self._stores_remarks(item_id)
+        }
+        named += [remarks] if remarks else []
         return Application(
             application_id=content_hash(named)[:16],
             judge=self._judge,
             at_ms=self._now_ms,
             verdicts=verdicts,
             hidden=dict(self._hidden),
+            remarks=remarks,
             drift_z=drift.z,
             shift=drift.shift,
             drift_accepted=drift.accepted,
@@ -275,6 +340,20 @@ def _hidden_of(batch: Batch, judge: Judge) -> dict[str, Mapping[str, float]]:
     for one in sorted(batch.applications, key=lambda one: one.at_ms):
         if (one.judge.id, one.judge.kind) == (judge.id, judge.kind):
             found |= one.hidden
+    return found
+
+
+def _remarks(answer: Answer) -> dict[str, object]:
+    """What an answer has beside its scores."""
+    given = {"overlong": answer.overlong, "note": answer.note}
+    return {name: value for name, value in given.items() if value not in {None, ""}}
+
+
+def _remarks_of(batch: Batch, judge: Judge) -> dict[str, Mapping[str, object]]:
+    found: dict[str, Mapping[str, object]] = {}
+    for one in sorted(batch.applications, key=lambda one: one.at_ms):
+        if (one.judge.id, one.judge.kind) == (judge.id, judge.kind):
+            found |= one.remarks
     return found
 
 

@@ -169,6 +169,43 @@ class Judged:
         return frozenset(scales | {"composite", "n_judged"})
 
 
+def scored_items(state: Judged, batch_id: str, judge_id: str) -> set[str]:
+    """The ids of a batch's items that a judge of this name has scored, in this batch or in another one."""
+    batch = next(one for one in state.batches if one.batch_id == batch_id)
+    adjudicates = batch.purpose == "adjudicate"
+    candidates = {
+        one.candidate
+        for one in state.verdicts
+        if one.judge.id == judge_id
+        and one.rubric_hash == batch.rubric_hash
+        and one.adjudicated == adjudicates
+    }
+    hidden = {name for one in batch.applications if one.judge.id == judge_id for name in one.hidden}
+    return {item.id for item in batch.items if item.candidate in candidates or item.id in hidden}
+
+
+def is_open(state: Judged, batch: Batch, judge_id: str) -> bool:
+    """Whether this judge can still submit the batch: not closed, and an item of it has no scores."""
+    if batch.is_closed or batch.rubric_hash != state.rubric.hash:
+        return False
+    return not batch.applications or len(scored_items(state, batch.batch_id, judge_id)) < len(batch.items)
+
+
+def as_judge_sees(state: Judged, judge_id: str) -> Judged:
+    """The experiment without what this judge has submitted of batches that are not complete.
+
+    A count of judged candidates that moves with each submitted item would tell hidden items from real ones.
+    """
+    return replace(state, batches=tuple(_without_parts(state, one, judge_id) for one in state.batches))
+
+
+def _without_parts(state: Judged, batch: Batch, judge_id: str) -> Batch:
+    others = tuple(one for one in batch.applications if one.judge.id != judge_id)
+    if batch.judge not in {"", judge_id} or others == batch.applications:
+        return batch
+    return replace(batch, applications=others) if is_open(state, batch, judge_id) else batch
+
+
 def _differs(run: Run, mark: Mark) -> bool:
     if run.judge_pending != mark.judge_pending or mark.overlong_by not in {None, run.overlong_by}:
         return True

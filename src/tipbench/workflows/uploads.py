@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 from tipbench.errors import BadInput, CheckFailed, NotFound
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.workflows.access import NotAllowed
-from tipbench.workflows.applying import apply_answers
+from tipbench.workflows.applying import apply_answers, one_submission
+from tipbench.workflows.judge_replies import BatchClosed, Rejected
 from tipbench.workflows.judged import read_judged
 from tipbench.workflows.judging_names import name_for
-from tipbench.workflows.judging_views import applied_told, without_flag
+from tipbench.workflows.judging_views import applied_told
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
-    from tipbench.judge.filled_file import FilledFile
+    from tipbench.judge.filled_file import FilledFile, JudgeFile
     from tipbench.records import Batch, Ledger
     from tipbench.workflows.access import Principal
+    from tipbench.workflows.judged import Judged
     from tipbench.workflows.service_state import Service
 
 NAME = "file"
@@ -31,7 +33,14 @@ def apply_upload(service: Service, data: bytes, *, who: Principal | None, ip: st
     file = read_file(data, path=NAME)
     ledger = synced_ledger(service.settings())
     only = who.name if who is not None and who.role == "judge" else None
-    state = read_judged(ledger, _found(ledger, file.batch_id, only).experiment)
+    experiment = _found(ledger, file.batch_id, only).experiment
+    with one_submission(file.batch_id):
+        return _apply_read(service, read_judged(ledger, experiment), file, who=who, ip=ip)
+
+
+def _apply_read(
+    service: Service, state: Judged, file: JudgeFile, *, who: Principal | None, ip: str
+) -> dict[str, Any]:
     batch = next(one for one in state.batches if one.batch_id == file.batch_id)
     filled = check_file(file, batch, rubric_text=state.rubric.text, scales=state.rubric.scales)
     _check_judge(batch, filled, who)
@@ -40,13 +49,18 @@ def apply_upload(service: Service, data: bytes, *, who: Principal | None, ip: st
     way = "hook" if who is None else "judge"
     try:
         applied = apply_answers(state, batch, filled.judge, answers, lines=lines)
-    except CheckFailed as error:
-        service.audit(who, f"{way}.rejected", batch.batch_id, f"by {filled.judge.id}: {error}", ip=ip)
-        raise CheckFailed(without_flag(error)) from None
+    except Rejected as error:
+        detail = f"by {filled.judge.id}: {error.reason}"
+        service.audit(who, f"{way}.rejected", batch.batch_id, detail, ip=ip)
+        if error.closes:
+            service.audit(who, f"{way}.closed", batch.batch_id, f"by {filled.judge.id}", ip=ip)
+        raise CheckFailed(error.words) from None
+    except BatchClosed as error:
+        raise BatchClosed(error.words) from None
     service.came_in()
     told = f"{applied.new} new verdicts by {filled.judge.id}"
     service.audit(who, f"{way}.apply", batch.batch_id, told, ip=ip)
-    name = state.experiment if who is None else name_for(service, ledger, state.experiment, who)
+    name = state.experiment if who is None else name_for(service, state.ledger, state.experiment, who)
     return applied_told(applied, experiment=name)
 
 
