@@ -295,30 +295,33 @@ def only(api: Api, item_id: str) -> Callable[[int, Answer], Mapping[str, Any] | 
 
 
 def test_handing_in_one_item_does_not_tell_whether_it_is_hidden(api: Api) -> None:
-    """The reply, the status, the list and the next batch are the same for an anchor, a foil and a candidate
-    that are handed in alone.
+    """Alone, an anchor, a foil and a candidate get the same reply, and move neither the status nor the list
+    nor the open batch. Every cell has one tip, so that a candidate completes one.
     """
-    file = api.ann.get(EXPORT).json()
-    roles = {item.id: item.role for item in batch_of(api, file["batch"]).items}
-    seen: dict[str, set[str]] = {}
-    one_each = {role: item_id for item_id, role in roles.items()}
+    world = plant("single", quality={(GOOD, "v1"): 4.0, (POOR, "v1"): 2.5}, n_scenarios=4, n_tips=1)
+    single = replace(api, world=world)
+    file = api.ann.get("/api/judge/single/export").json()
+    (batch,) = world.ledger.batches("single")
+    one_each = {item.role: item.id for item in batch.items}
     assert set(one_each) == {"real", "anchor", "foil"}
-    for role, item_id in one_each.items():
-        sent = filled(api, json.loads(json.dumps(file)), only(api, item_id))
+    before, replies = what_is_read(api, "single"), list[Answer]()
+    for item_id in one_each.values():
+        sent = filled(single, json.loads(json.dumps(file)), only(single, item_id))
         answer = api.ann.post(APPLY, json=sent)
         assert answer.status_code == 200, answer.text
-        status = api.ann.get(STATUS).json()
-        told = [
-            {name: value for name, value in answer.json().items() if name != "skipped"},
-            {name: value for name, value in status.items() if name != "open_batches"},
-            api.ann.get("/api/judge").json(),
-            api.ann.get(BATCH).json()["batch"],
-        ]
-        seen.setdefault(json.dumps(told), set()).add(role)
-    assert list(seen.values()) == [{"real", "anchor", "foil"}]
-    left = api.ann.get(BATCH).json()
-    assert len(left["items"]) == len(file["items"]) - 3
-    assert not set(one_each.values()) & {item["id"] for item in left["items"]}
+        replies.append({name: value for name, value in answer.json().items() if name != "skipped"})
+        assert what_is_read(api, "single") == before
+    assert replies[0] == replies[1] == replies[2]
+    left = api.ann.get("/api/judge/single/batch").json()["items"]
+    assert {item["id"] for item in left} == {item["id"] for item in file["items"]} - set(one_each.values())
+
+
+def what_is_read(api: Api, experiment: str) -> list[Any]:
+    """What a judge reads beside the reply: the status, the list of experiments and the open batch's id."""
+    status = api.ann.get(f"/api/judge/{experiment}/status").json()
+    del status["open_batches"]
+    batch = api.ann.get(f"/api/judge/{experiment}/batch").json()["batch"]
+    return [status, api.ann.get("/api/judge").json(), batch]
 
 
 def test_a_changed_note_does_not_tell_whether_an_item_is_hidden(api: Api) -> None:
