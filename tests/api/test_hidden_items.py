@@ -305,7 +305,7 @@ def test_handing_in_one_item_does_not_tell_whether_it_is_hidden(api: Api) -> Non
     one_each = {item.role: item.id for item in batch.items}
     assert set(one_each) == {"real", "anchor", "foil"}
     before, replies = what_is_read(api, "single"), list[Answer]()
-    for item_id in one_each.values():
+    for item_id in (one_each[role] for role in ("real", "foil", "anchor")):
         sent = filled(single, json.loads(json.dumps(file)), only(single, item_id))
         answer = api.ann.post(APPLY, json=sent)
         assert answer.status_code == 200, answer.text
