@@ -31,7 +31,7 @@ JUDGED, WAITING = "tips-may", "nightly tips"
 # A batch is its judge's alone, so whoever judges in a browser has an experiment of their own.
 SEEN, TOUCHED, AWAY = "seen by all", "by thumb", "away"
 EXPIRED, TABS, FILED, ROBOT = "logged out", "two tabs", "on paper", "by a model"
-OFFLINE, STALE, CARELESS = "offline", "left open", "without reading"
+OFFLINE, STALE, CARELESS, HASTY = "offline", "left open", "without reading", "in haste"
 ANNE = "anne"
 POINTS = {
     (BIG, "v1"): (13, 12, 13, 12),
@@ -50,7 +50,7 @@ def plant_both(home: Path) -> World:
     judge(ledger, JUDGED, Judge(id=ANNE, kind="human"), by_scenario(POINTS), note="a <b>note</b>")
     ledger.mark(JUDGED, read_judged(ledger, JUDGED).marks())
     waiting = {(BIG, "v1"): 4.0, (SMALL, "v1"): 2.0}
-    for name in (SEEN, TOUCHED, AWAY, EXPIRED, TABS, FILED, ROBOT, OFFLINE, STALE, CARELESS):
+    for name in (SEEN, TOUCHED, AWAY, EXPIRED, TABS, FILED, ROBOT, OFFLINE, STALE, CARELESS, HASTY):
         plant(name, quality=waiting, n_scenarios=1, n_tips=1, ledger=ledger)
     return plant(WAITING, quality=waiting, n_scenarios=2, n_tips=1, ledger=ledger)
 

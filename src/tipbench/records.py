@@ -20,6 +20,9 @@ SizeSource = Literal["", "option", "tag"]
 CellMark = Literal["first-call", "possibly-truncated", "schema-ignored", "digest-changed"]
 CELL_MARKS: tuple[CellMark, ...] = ("first-call", "possibly-truncated", "schema-ignored", "digest-changed")
 
+# After this many different submissions that the checks rejected, a batch is closed.
+MOST_REJECTIONS = 3
+
 
 def content_hash(value: object) -> str:
     """The SHA-256 of a value's canonical JSON: the same content gives the same hash on any machine."""
@@ -288,7 +291,8 @@ class Run:
     `rubric_id` and `rubric_hash` name the rubric under which the run's scores count: the one it was generated
     for, until the experiment is judged under a new one. `host` is the address of its engine. What was not
     recorded of where it ran is empty, or None. `marks` has names of `CELL_MARKS`; `size_assumed` is empty if
-    the host gave the number of parameters.
+    the host gave the number of parameters. `overlong_by` names who set the metric `overlong`: `code`, or
+    judges by the number of the candidate.
     """
 
     run_id: str
@@ -323,6 +327,7 @@ class Run:
     sampling: Sampling | None = None
     marks: tuple[str, ...] = ()
     size_assumed: str = ""
+    overlong_by: str = "code"
 
     @property
     def variant(self) -> tuple[str, str, Sampling | None]:
@@ -396,6 +401,7 @@ class Application:
     """One filled-in file, or a part of one, as it was accepted: either all of it is in the ledger or none.
 
     `hidden` has the scores for anchors and foils by item id: no verdicts, but what drift is read from.
+    `remarks` has the judge's `overlong` and `note` on them, where there are any.
     `shift` is the mean deviation from the anchors' references, `drift_z` the same in standard errors.
     """
 
@@ -407,6 +413,33 @@ class Application:
     drift_z: float | None = None
     shift: float | None = None
     drift_accepted: bool = False
+    remarks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """A submission that the drift check or the attention check rejected. Only an admin reads the numbers.
+
+    `rejection_id` is a hash of the batch and the submitted scores: the same scores again are the same
+    rejection.
+    """
+
+    rejection_id: str
+    judge: Judge
+    at_ms: int
+    reason: str
+    drift_z: float | None = None
+    shift: float | None = None
+    foils_failed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """An admin's permission to submit a closed batch again. The rejections in `forgiven` no longer count."""
+
+    at_ms: int
+    by: str
+    forgiven: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,7 +447,8 @@ class Batch:
     """Blinded items for one judge, in the order of the file; its run in the ledger holds all of this.
 
     `judge` is for whom it was made, empty for whoever takes it. `contexts` has each scenario as the judge
-    reads it. `tips_per_cell` (0 is all) and `race` say how much judging the experiment wants.
+    reads it. `tips_per_cell` (0 is all) and `race` say how much judging the experiment wants. `replaces` is
+    the id of the closed batch in whose place this one was made.
     """
 
     batch_id: str
@@ -429,6 +463,20 @@ class Batch:
     tips_per_cell: int = 0
     race: bool = False
     applications: tuple[Application, ...] = ()
+    replaces: str = ""
+    rejections: tuple[Rejection, ...] = ()
+    releases: tuple[Release, ...] = ()
+
+    @property
+    def counted_rejections(self) -> tuple[Rejection, ...]:
+        """The rejections that no release has forgiven."""
+        forgiven = {one for release in self.releases for one in release.forgiven}
+        return tuple(one for one in self.rejections if one.rejection_id not in forgiven)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the batch takes no submission, because too many were rejected."""
+        return len(self.counted_rejections) >= MOST_REJECTIONS
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -440,11 +488,13 @@ class Mark:
     """What verdicts made of a run: numbers derived from them, and whether it still waits for a judge.
 
     `rubric` is set where the numbers count under another rubric than the one that the run shows.
+    `overlong_by` names who set the metric `overlong`; None leaves the run's as it is.
     """
 
     metrics: Mapping[str, float]
     judge_pending: bool
     rubric: RubricText | None = None
+    overlong_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -535,6 +585,15 @@ class Ledger(Protocol):
 
     def commit(self, batch: Batch, application: Application) -> None:
         """Add an application to its batch, all or nothing: one last tag makes it count."""
+
+    def reject(self, batch: Batch, rejection: Rejection) -> None:
+        """Record a rejected submission of a batch; one with the same id that is there stays."""
+
+    def release(self, batch: Batch, release: Release) -> None:
+        """Record that an admin lets a closed batch be submitted again."""
+
+    def rejected_batches(self) -> list[Batch]:
+        """The batches of all experiments that have a rejection, oldest first."""
 
     def revision(self, experiment: str) -> str:
         """A word that changes whenever anything of the experiment does; empty while somebody is writing."""

@@ -52,6 +52,7 @@ MAY: dict[tuple[str, str], tuple[str, ...]] = {
     ("POST", "/api/judge/apply"): ("ann", "root"),
     ("PUT", "/api/judge/batches/{batch}/items/{item}"): ("ann", "root"),
     ("POST", "/api/judge/batches/{batch}/submit"): ("ann", "root"),
+    ("POST", "/api/judge/batches/{batch}/release"): ("root",),
     ("GET", "/api/hooks/deliveries"): ("root",),
     ("GET", "/api/policies"): ("root",),
     ("POST", "/api/policies/promote"): ("root",),

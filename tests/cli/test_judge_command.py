@@ -18,6 +18,7 @@ from command import TIPBENCH, here, start, tipbench
 from judged_world import World, fill, plant, plant_home
 from ledger_servers import free_port
 from suite_files import write_suite
+from tipbench.judge.attempts import hidden_texts
 from tipbench.workflows.applying import apply_file, rebuild
 from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judged import judged_experiment
@@ -102,7 +103,7 @@ def test_from_export_to_the_answer(world: World, tmp_path: Path) -> None:
     applied = tipbench("judge", "apply", str(out))
     assert applied.code == 0, applied
     assert "judged by ann: 30 new" in applied.out
-    assert "within chance. (provisional: no person has judged the anchors yet)" in applied.out
+    assert "The scores agree with the reference scores" in applied.out
     assert "compare --experiment bench" in applied.out
     status = judge("status", "--experiment", "bench")
     assert "20 of 20 candidates judged under tip-v1, 0 pending in 0 cells" in status.out
@@ -206,7 +207,7 @@ def test_the_first_spelling(world: World, tmp_path: Path) -> None:
         (("--export", "a.json", "status"), "--export cannot be combined with the subcommand 'status'"),
         (("--experiment", "bench", "--apply", "a.json", "export"), "--apply cannot be combined with the"),
         (("--experiment", "bench", "status"), "put --experiment behind 'status'"),
-        (("--experiment", "bench"), "judge needs a command: export, apply, status"),
+        (("--experiment", "bench"), "judge needs a command: export, apply, release, status"),
         (("export", "bench", "--experiment", "other"), "two experiments are given, 'bench' and --experiment"),
         (("--export", ""), "is a folder; give the name of a file"),
     ],
@@ -232,16 +233,52 @@ def test_a_file_of_another_experiment_stops_all_files(world: World, file: Path, 
     assert "belong to no experiment" in told(judge("apply", "--experiment", "bench", str(anchors)), 2)
 
 
-def test_a_rejected_batch_exits_4_and_says_why(world: World, file: Path) -> None:
-    """Nothing is recorded; with --accept-drift it is, and status shows it."""
+def test_a_rejected_batch_exits_4_in_words(world: World, file: Path) -> None:
+    """Nothing is recorded, and only `judge status` has the numbers; with --accept-drift it is recorded."""
     fill(file, world, shift=-1)
     said = told(tipbench("judge", "apply", str(file)), 4)
     assert "is rejected and nothing of it is recorded." in said
-    assert "points lower than their references" in said
+    assert not re.search(r"\d", said.replace(judged_experiment(world.settings).batches[0].batch_id, ""))
+    shown = judge("status", "--experiment", "bench").out
+    assert "points lower than their references (z -" in shown
     assert judged_experiment(world.settings).verdicts == ()
     accepted = judge("apply", str(file), "--accept-drift", "--json")
     assert accepted.json[0]["drift"]["accepted"]
     assert accepted.json[0]["new"] == 30
+
+
+def test_a_batch_rejected_three_times_is_replaced_or_released(
+    world: World, file: Path, tmp_path: Path
+) -> None:
+    """The next export hides other texts, `judge status` shows both, and a release opens a closed batch."""
+    (old,) = judged_experiment(world.settings).batches
+    for shift in (-1, -2, -3):
+        fill(file, world, shift=shift)
+        said = told(judge("apply", str(file), "--json"), 4)
+    assert "It is closed now, because its scores were rejected three times." in said
+    fill(file, world)
+    assert "is closed" in told(judge("apply", str(file), "--accept-drift"), 4)
+    assert "is closed" in told(judge("export", "--batch", old.batch_id, "--out", str(tmp_path / "x.json")), 4)
+    shown = judge("status", "--experiment", "bench")
+    assert f"{old.batch_id} for ann: closed; the judge's next batch replaces it" in shown.out
+    assert shown.out.count("points") >= 3
+    assert judge("release", old.batch_id).out == f"batch {old.batch_id} of bench can be submitted again\n"
+    assert "is not closed" in told(judge("release", old.batch_id), 2)
+    for shift in (1, 2, 3):
+        fill(file, world, shift=shift)
+        assert judge("apply", str(file)).code == 4
+    fresh = tmp_path / "fresh.json"
+    assert judge("export", "--experiment", "bench", "--judge", "ann", "--out", str(fresh)).code == 0
+    new = judged_experiment(world.settings).batches[-1]
+    assert new.replaces == old.batch_id
+    assert not hidden_texts([old]) & hidden_texts([new])
+    rejected = judge("status", "--experiment", "bench", "--json").json["rejected_batches"]
+    assert [(one["replaced_by"], one["released"], len(one["rejections"])) for one in rejected] == [
+        (new.batch_id, 1, 6)
+    ]
+    assert "is replaced by" in told(judge("release", old.batch_id), 2)
+    fill(fresh, world)
+    assert judge("apply", str(fresh)).code == 0
 
 
 def test_a_conflict_exits_2_until_rejudged(world: World, file: Path) -> None:

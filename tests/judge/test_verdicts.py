@@ -9,13 +9,23 @@ from hypothesis import strategies as st
 
 from judge_samples import AGENT, AI, HUMAN, OTHER, PROXY, RUBRIC, RUN, key, quality, run_of, verdict
 from tipbench.errors import BadInput
-from tipbench.judge.scoring import cell_rows
-from tipbench.judge.verdicts import choose_ground, counted, judged, latest, marks, pending, wanted
+from tipbench.judge.scoring import cell_rows, slot_values
+from tipbench.judge.verdicts import (
+    OverlongFlag,
+    choose_ground,
+    counted,
+    judged,
+    latest,
+    marks,
+    overlong_flags,
+    pending,
+    wanted,
+)
 
 if TYPE_CHECKING:
     import random
 
-    from tipbench.records import JudgeKind, Mark, Verdict
+    from tipbench.records import Judge, JudgeKind, Mark, Verdict
 
 
 def scores(*verdicts: Verdict, kind: JudgeKind = "human") -> dict[str, float]:
@@ -54,6 +64,73 @@ def test_kinds_are_never_pooled() -> None:
     all_kinds = [verdict("c", 5), verdict("c", 4, alike), verdict("c", 2, AI), verdict("c", 1, PROXY)]
     found = [scores(*all_kinds, kind=kind) for kind in ("human", "agent", "ai", "proxy")]
     assert found == [{"c": 5}, {"c": 4}, {"c": 2}, {"c": 1}]
+
+
+ANN, BOB, EVE = (replace(HUMAN, id=name) for name in ("ann", "bob", "eve"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "counts"),
+    [
+        ({ANN: None}, None),
+        ({ANN: True}, (True, ("ann",))),
+        ({ANN: False}, (False, ("ann",))),
+        ({ANN: True, BOB: None, EVE: None}, (True, ("ann",))),
+        ({EVE: True, ANN: True, BOB: False}, (True, ("ann", "eve"))),
+        ({ANN: True, BOB: False}, None),
+        ({ANN: True, BOB: False, EVE: None}, None),
+        ({ANN: None, AGENT: True}, None),
+    ],
+)
+def test_the_majority_of_judges_who_gave_a_value_sets_overlong(
+    flags: dict[Judge, bool | None], counts: tuple[bool, tuple[str, ...]] | None
+) -> None:
+    """Null is no vote, a tie leaves the flag to the code, and other kinds of judges have no vote."""
+    found = overlong_flags(
+        [replace(verdict("c", 3, judge), overlong=flag) for judge, flag in flags.items()],
+        rubric_hash="rh",
+        kind="human",
+    )
+    assert found == ({} if counts is None else {"c": OverlongFlag(value=counts[0], by=counts[1])})
+
+
+def test_the_latest_adjudicated_verdict_sets_overlong() -> None:
+    """It decides against the majority; its null leaves the flag to the code; an earlier one is replaced."""
+    votes = [replace(verdict("c", 3, judge), overlong=True) for judge in (ANN, BOB)]
+    first = replace(verdict("c", 3, EVE, at=5, adjudicated=True), overlong=False)
+    later = replace(verdict("c", 3, EVE, at=6, adjudicated=True), overlong=None)
+
+    def flags(*verdicts: Verdict) -> dict[str, OverlongFlag]:
+        return overlong_flags(verdicts, rubric_hash="rh", kind="human")
+
+    assert flags(*votes, first) == {"c": OverlongFlag(value=False, by=("eve (adjudicated)",))}
+    assert flags(*votes, first, later) == {}
+    assert flags(*votes, later, replace(first, at_ms=7))["c"].value is False
+
+
+def test_a_changed_mind_on_overlong_counts() -> None:
+    """A judge's latest verdict replaces the flag; verdicts under another rubric set none."""
+    true = replace(verdict("c", 3), overlong=True)
+    assert overlong_flags([true], rubric_hash="rh", kind="human")["c"].value
+    assert not overlong_flags([true, verdict("c", 3, at=2)], rubric_hash="rh", kind="human")
+    assert not overlong_flags([true], rubric_hash="another", kind="human")
+
+
+def test_a_judges_overlong_changes_the_value_of_a_slot() -> None:
+    """A judge can add the flag and take the code's away; a candidate without scores stays unjudged."""
+    run = run_of("a", "bb", "c")
+    values = slot_values(
+        run, quality(a=4, bb=4), rubric=RUBRIC, overlong={key("a"): True, key("bb"): False, key("c"): True}
+    )
+    assert values == [5, 6, None]
+
+
+def test_a_failed_reply_has_no_judged_overlong() -> None:
+    """The candidates of a reply that was cut are not judged in it, so their flags stay with the code."""
+    cut = replace(run_of("a"), cut="reply", metrics={"format_ok": 1.0, "overlong": 0.0})
+    flags = {key("a"): OverlongFlag(value=True, by=("ann",))}
+    mark = marks([cut], {}, rubric=RUBRIC, waiting=(), overlong=flags)["r1"]
+    assert (mark.overlong_by, "overlong" in mark.metrics) == (None, False)
 
 
 def test_an_adjudicated_verdict_replaces() -> None:

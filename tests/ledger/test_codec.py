@@ -20,9 +20,13 @@ from tipbench.ledger.codec import (
     batch_to_json,
     batches_from_json,
     pin_from_json,
+    rejection_from_json,
+    rejection_to_json,
+    release_from_json,
+    release_to_json,
     to_json,
 )
-from tipbench.records import Application, Batch, Item, Judge, SuitePlace, Verdict
+from tipbench.records import Application, Batch, Item, Judge, Rejection, Release, SuitePlace, Verdict
 
 CLEAN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 ANYTHING = st.text(st.characters(), max_size=20)
@@ -56,7 +60,26 @@ def applications(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Application
         drift_z=perhaps,
         shift=perhaps,
         drift_accepted=st.booleans(),
+        remarks=st.dictionaries(texts, st.dictionaries(texts, st.one_of(st.booleans(), texts)), max_size=2),
     )
+
+
+def rejections(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Rejection]:
+    return st.builds(
+        Rejection,
+        rejection_id=texts,
+        judge=st.builds(Judge, id=texts, kind=st.sampled_from(["human", "agent"]), model=texts),
+        at_ms=st.integers(0),
+        reason=texts,
+        drift_z=st.one_of(st.none(), NUMBERS),
+        shift=st.one_of(st.none(), NUMBERS),
+        foils_failed=st.integers(0, 2),
+    )
+
+
+def releases(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Release]:
+    forgiven = st.lists(texts, max_size=3).map(tuple)
+    return st.builds(Release, at_ms=st.integers(0), by=texts, forgiven=forgiven)
 
 
 def batches(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Batch]:
@@ -86,6 +109,9 @@ def batches(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Batch]:
         tips_per_cell=st.integers(0),
         race=st.booleans(),
         applications=st.lists(applications(texts), max_size=2).map(tuple),
+        replaces=texts,
+        rejections=st.lists(rejections(texts), max_size=3).map(tuple),
+        releases=st.lists(releases(texts), max_size=2).map(tuple),
     )
 
 
@@ -94,7 +120,9 @@ def test_a_batch_comes_back_equal(batch: Batch) -> None:
     """From its tags without its applications, from the cache with them."""
     text = chunks.from_tags("tipbench.batch.content", batch_tags(batch))
     assert text is not None
-    assert batch_from_json(text, experiment=batch.experiment) == replace(batch, applications=())
+    assert batch_from_json(text, experiment=batch.experiment) == replace(
+        batch, applications=(), rejections=(), releases=()
+    )
     assert batches_from_json(to_json([batch, batch])) == [batch, batch]
 
 
@@ -117,6 +145,28 @@ def test_any_text_can_be_stored(batch: Batch, application: Application) -> None:
     stored = batch_from_json(batch_to_json(batch), experiment="e")
     assert [item.text for item in stored.items] == [chunks.storable(item.text) for item in batch.items]
     assert batch_from_json(batch_to_json(stored), experiment="e") == stored
+
+
+@given(rejections(CLEAN), releases(CLEAN))
+def test_rejections_and_releases_come_back_equal(rejection: Rejection, release: Release) -> None:
+    """Every field, through the text of their tags."""
+    assert rejection_from_json(rejection_to_json(rejection)) == rejection
+    assert release_from_json(release_to_json(release)) == release
+
+
+def test_a_batch_of_an_earlier_version_is_read() -> None:
+    """Texts without the fields that came later: no rejection, no release, nothing replaced."""
+    kept = json.loads(batch_to_json(sample_batch("e")))
+    del kept["replaces"]
+    assert batch_from_json(json.dumps(kept), experiment="e") == sample_batch("e")
+    cached = json.loads(
+        to_json([replace(sample_batch("e"), applications=(sample_application(sample_batch("e")),))])
+    )
+    for name in ("replaces", "rejections", "releases"):
+        del cached[0][name]
+    del cached[0]["applications"][0]["remarks"]
+    (read,) = batches_from_json(json.dumps(cached))
+    assert (read.rejections, read.releases, read.replaces, read.is_closed) == ((), (), "", False)
 
 
 def test_the_order_of_scenarios_is_kept() -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger_batches import ids, sample_application, sample_batch
+from ledger_batches import ANNE, ids, sample_application, sample_batch
 from ledger_samples import sample_pin, sample_result
 from tipbench.errors import BadInput, NotFound, PinConflict
-from tipbench.records import Judge, Mark
+from tipbench.records import Judge, Mark, Rejection, Release
 
 if TYPE_CHECKING:
     from tipbench.ledger import MemoryLedger, MlflowLedger
@@ -284,3 +284,61 @@ def test_the_revision_changes_with_everything_that_is_written(
     assert len(set(seen)) == len(seen)
     assert place.elsewhere().revision(experiment) == seen[-1]
     assert pinned.revision("nobody's") == ""
+
+
+def sample_rejection(
+    name: str = "r1", *, at_ms: int = 3000, reason: str = "2.1 points off – ☕"
+) -> Rejection:
+    return Rejection(
+        rejection_id=name, judge=ANNE, at_ms=at_ms, reason=reason, drift_z=-4.2, shift=-2.1, foils_failed=1
+    )
+
+
+def test_rejections_are_read_back_and_kept_once(place: Place, pinned: AnyLedger, batch: Batch) -> None:
+    """In the order of their making, from another opening; the same id again changes nothing."""
+    later, first = sample_rejection("r2", at_ms=3001, reason=LONG), sample_rejection()
+    for one in (later, first, sample_rejection(at_ms=9999)):
+        pinned.reject(batch, one)
+    (kept,) = place.elsewhere().batches(batch.experiment)
+    assert kept.rejections == (first, later)
+    assert kept == replace(batch, rejections=(first, later))
+    pinned.add_batch(batch)
+    assert place.open().batch(batch.batch_id) == kept, "keeping the batch again takes no rejection away"
+
+
+def test_a_release_is_read_back(place: Place, pinned: AnyLedger, batch: Batch) -> None:
+    """A closed batch is open after its release, for every reader."""
+    for name in ("r1", "r2", "r3"):
+        pinned.reject(batch, sample_rejection(name))
+    assert place.elsewhere().batch(batch.batch_id).is_closed
+    release = Release(at_ms=5, by="root – ☕", forgiven=("r1", "r2", "r3"))
+    pinned.release(batch, release)
+    (kept,) = place.elsewhere().batches(batch.experiment)
+    assert (kept.releases, kept.is_closed) == ((release,), False)
+
+
+def test_batches_with_rejections_are_found_in_every_experiment(
+    place: Place, pinned: AnyLedger, batch: Batch, experiment: str
+) -> None:
+    """Those with a rejection, whole, oldest first; a batch without one is not among them."""
+    other = f"{experiment}-other"
+    pinned.pin(other, sample_pin())
+    second = sample_batch(other, uuid.uuid4().hex[:16], created_ms=batch.created_ms - 1)
+    plain = sample_batch(experiment, uuid.uuid4().hex[:16])
+    for one in (second, plain):
+        pinned.add_batch(one)
+    for one in (batch, second):
+        pinned.reject(one, sample_rejection())
+    names = {batch.batch_id, second.batch_id, plain.batch_id}
+    found = [one for one in place.elsewhere().rejected_batches() if one.batch_id in names]
+    assert [one.batch_id for one in found] == [second.batch_id, batch.batch_id]
+    assert found[1] == replace(batch, rejections=(sample_rejection(),))
+
+
+def test_a_rejection_of_an_unknown_batch_is_refused(pinned: AnyLedger, batch: Batch) -> None:
+    """Nothing is written for a batch that is not there."""
+    missing = replace(batch, batch_id="nope")
+    with pytest.raises(NotFound, match="nope"):
+        pinned.reject(missing, sample_rejection())
+    with pytest.raises(NotFound, match="nope"):
+        pinned.release(missing, Release(at_ms=1, by="root", forgiven=()))

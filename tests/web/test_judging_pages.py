@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from api_world import score
 from browsing import SCALES, at_rest, batch_of, faults
 from tipbench.workflows.judged import judged_experiment
-from web_world import AWAY, BIG, CARELESS, EXPIRED, FILED, OFFLINE, ROBOT, STALE, TABS, TOUCHED, WAITING
+from web_world import (
+    AWAY,
+    BIG,
+    CARELESS,
+    EXPIRED,
+    FILED,
+    HASTY,
+    OFFLINE,
+    ROBOT,
+    STALE,
+    TABS,
+    TOUCHED,
+    WAITING,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +83,8 @@ def test_a_batch_is_judged_by_keys_alone(page_of: Opened, site: Site) -> None:
     assert faults(page) == []
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Drift and agreement").wait_for()
-    assert page.get_by_role("img", name="Drift, batch by batch").is_visible()
+    page.get_by_text("Your scores agree with the agreed scores").wait_for()
+    assert page.get_by_role("img", name="Drift, batch by batch").count() == 0
     for name in (BIG, "gemma", "v1"):
         assert name not in page.content()
     verdicts = judged_experiment(site.api.service.settings({"experiment": WAITING})).verdicts
@@ -244,3 +259,34 @@ def test_a_rejected_batch_leads_to_another_look(page_of: Opened) -> None:
     page.locator("#number", has_text="1 of").wait_for()
     page.reload()
     page.get_by_role("heading", name="Not taken").wait_for()
+
+
+def test_a_page_whose_batch_is_closed_offers_another_one(page_of: Opened, site: Site) -> None:
+    """After three rejections the page ends with a sentence without numbers and a link to the next batch."""
+    token = site.api.service.store.tokens.create("eve", "judge", now_ms=0)
+    eve = replace(site, api=replace(site.api, tokens={"eve": token}))
+    page = page_of("/", None)
+    page.context.add_cookies([eve.cookie("eve")])  # type: ignore[list-item]
+    page.goto(f"/judge/{HASTY}")
+    at_rest(page)
+    for keys in ("555", "554", "545"):
+        page.evaluate(
+            """async ([experiment, keys]) => {
+              const batch = await (await fetch(`/api/judge/${experiment}/batch`)).json();
+              const given = Object.fromEntries(batch.scales.map((one, n) => [one.name, Number(keys[n])]));
+              for (const item of batch.items) {
+                const path = `/api/judge/batches/${batch.batch}/items/${item.id}`;
+                const headers = { "Content-Type": "application/json" };
+                await fetch(path, { method: "PUT", headers, body: JSON.stringify(given) });
+              }
+            }""",
+            [HASTY, keys],
+        )
+        page.reload()
+        page.get_by_role("button", name="Hand in").click()
+        told = page.locator("#finished-problem, #nothing-told").locator("visible=true")
+        told.filter(has_text="rejected").wait_for()
+    page.get_by_text("It is closed now").wait_for()
+    assert not re.search(r"\d", page.locator("#nothing-told").inner_text())
+    page.get_by_role("link", name="Look for more to judge here").wait_for()
+    assert faults(page) == []

@@ -24,7 +24,7 @@ from tipbench.workflows.exporting import Order, export
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tipbench.records import Batch, Verdict
+    from tipbench.records import Batch
 
 GOOD, POOR = "qwen2.5:0.5b", "llama3.2:1b"
 
@@ -97,21 +97,43 @@ def test_a_verdict_stores_who_when_and_how_far_to_trust_it(world: World, file: P
     assert applied.sentence == f"batch {batch.batch_id} of bench, judged by ann: {len(batch.items)} new"
 
 
-def test_a_judges_objection_is_kept_and_not_counted(world: World, file: Path) -> None:
-    """`overlong` counts as the code sees it."""
+def test_a_judges_overlong_counts_in_the_composite(world: World, file: Path) -> None:
+    """True costs a point in the run's metrics and names the judge; null again returns to the code's value."""
     fill(file, world)
     apply(world, file)
-    before = numbers(world)
+    before, composites = numbers(world), composite_by_run(world)
+    assert {run.overlong_by for run in world.runs} == {"code"}
     for item in the_batch(world).items:
         answer(file, item.id, overlong=True)
     apply(world, file)
-    assert {one.overlong for one in latest(world)} == {True}
+    assert composite_by_run(world) == {key: value - 1 for key, value in composites.items()}
+    assert {run.metrics["overlong"] for run in world.runs} == {1.0}
+    assert {run.overlong_by for run in world.runs} == {"tip 1: ann; tip 2: ann"}
+    for item in the_batch(world).items:
+        answer(file, item.id, overlong=None)
+    apply(world, file)
     assert numbers(world) == before
+    assert {(run.metrics["overlong"], run.overlong_by) for run in world.runs} == {(0.0, "code")}
 
 
-def latest(world: World) -> list[Verdict]:
-    verdicts = sorted(the_batch(world).verdicts, key=lambda one: one.at_ms)
-    return list({one.candidate: one for one in verdicts}.values())
+def test_a_rebuild_counts_the_overlong_of_verdicts_that_were_not_counted(world: World, file: Path) -> None:
+    """Metrics that an earlier version derived without the judge's flag follow the flag after a rebuild."""
+    fill(file, world)
+    item = next(one for one in the_batch(world).items if one.role == "real")
+    answer(file, item.id, overlong=True)
+    apply(world, file)
+    right = {run.key: (run.metrics, run.overlong_by) for run in world.runs}
+    (flagged,) = [run for run in world.runs if run.overlong_by != "code"]
+    assert flagged.overlong_by in {"tip 1: ann; the rest: code", "tip 2: ann; the rest: code"}
+    earlier = {**flagged.metrics, "composite": flagged.metrics["composite"] + 0.5, "overlong": 0.0}
+    old = Mark(metrics=earlier, judge_pending=False, overlong_by="code")
+    world.ledger.mark(world.experiment, {flagged.run_id: old})
+    assert rebuild(world.settings) == 1
+    assert {run.key: (run.metrics, run.overlong_by) for run in world.runs} == right
+
+
+def composite_by_run(world: World) -> dict[str, float]:
+    return {run.key: run.metrics["composite"] for run in world.runs}
 
 
 def test_the_same_file_again_changes_nothing(world: World, file: Path) -> None:
@@ -200,7 +222,7 @@ def test_a_file_with_one_mistake_is_not_applied_at_all(
 def test_a_drifting_judge_is_rejected_and_may_be_accepted(world: World, file: Path) -> None:
     """A point too low on every scale: nothing recorded; accepted, the verdicts carry it."""
     fill(file, world, shift=-1)
-    with pytest.raises(CheckFailed, match=r"is rejected and nothing of it is recorded.*lower than their"):
+    with pytest.raises(CheckFailed, match=r"is rejected and nothing of it is recorded\. Its scores differ"):
         apply(world, file)
     assert the_batch(world).applications == ()
     assert {run.judge_pending for run in world.runs} == {True}
@@ -213,9 +235,11 @@ def test_a_drifting_judge_is_rejected_and_may_be_accepted(world: World, file: Pa
 def test_whoever_finds_foils_relevant_is_rejected_whatever_is_accepted(world: World, file: Path) -> None:
     """Two tips of other scenarios found relevant: the scenarios were not read."""
     fill(file, world, foils_relevant=True)
-    with pytest.raises(CheckFailed, match="2 of 2 hidden tips that were written for another scenario"):
+    with pytest.raises(CheckFailed, match="is rejected"):
         apply(world, file, accept_drift=True)
     assert the_batch(world).applications == ()
+    (rejection,) = the_batch(world).rejections
+    assert "2 of 2 hidden tips that were written for another scenario" in rejection.reason
 
 
 def test_a_slight_drift_is_seen_over_batches(world: World, tmp_path: Path) -> None:
@@ -227,8 +251,8 @@ def test_a_slight_drift_is_seen_over_batches(world: World, tmp_path: Path) -> No
         raise_anchors(path, world.ledger.batch(json.loads(path.read_text())["batch"]))
         try:
             said.append(apply(world, path).drift.state)
-        except CheckFailed as error:
-            said.append(str(error))
+        except CheckFailed:
+            said.append(world.ledger.rejected_batches()[0].rejections[0].reason)
     assert 2 <= len(said) <= 5
     assert "over the last batches scores of the hidden anchors have crept above" in said[-1].casefold()
     assert "accept it with --accept-drift" in said[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,14 @@ import pytest
 from judged_world import World, judge_next, plant_home
 from tipbench.errors import CheckFailed, NotFound
 from tipbench.judge.answers import Answer
+from tipbench.judge.attempts import hidden_texts
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.records import Judge
+from tipbench.store import Store
+from tipbench.workflows.agent_judging import AgentJudging
 from tipbench.workflows.desk import JudgesDesk
 from tipbench.workflows.exporting import Order, export
+from tipbench.workflows.judge_replies import BatchClosed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +101,60 @@ def test_a_rejected_batch_stays_open(world: World) -> None:
     assert judges.status()["drift_state"] == "ok"
 
 
+def test_a_closed_batch_is_followed_by_another_one(world: World) -> None:
+    """Three rejections in words without a number; then the desk takes a batch with other hidden texts."""
+    judges = desk(world)
+    batch = judges.take()
+    words = []
+    for shift in (-1, -2, -3):
+        with pytest.raises(CheckFailed) as refused:
+            judges.apply(batch, answers(world, batch, shift=shift))
+        words.append(str(refused.value))
+    assert not re.search(r"\d", "".join(words))
+    assert [isinstance(one, str) and "closed now" in one for one in words] == [False, False, True]
+    with pytest.raises(BatchClosed, match="is closed"):
+        judges.apply(batch, answers(world, batch))
+    fresh = judges.take()
+    assert (fresh.replaces, desk(world).take()) == (batch.batch_id, fresh)
+    assert not hidden_texts([batch]) & hidden_texts([fresh])
+    judges.apply(fresh, answers(world, fresh))
+    assert not any(run.judge_pending for run in world.runs)
+
+
+def test_an_agent_goes_on_after_a_closed_batch(world: World, tmp_path: Path) -> None:
+    """Three rejections over the agent's tools, then another batch's items; the old draft is gone."""
+    store = Store(tmp_path / "drafts.db")
+    judging = AgentJudging(desk(world), store=store)
+    batch = desk(world).take()
+    for shift in (-1, -2, -3):
+        with pytest.raises(CheckFailed) as refused:
+            judging.submit_scores(scores_of(world, batch, shift=shift))
+    assert "The batch can be judged again" not in str(refused.value)
+    items = judging.next_items(20)["items"]
+    fresh = desk(world).take()
+    assert fresh.replaces == batch.batch_id
+    assert {one["id"] for one in items} <= {item.id for item in fresh.items}
+    assert store.drafts.get(batch.batch_id, "bot") == {}
+    assert judging.submit_scores(scores_of(world, fresh))["applied"]
+
+
+def scores_of(world: World, batch: Batch, shift: int = 0) -> list[dict[str, object]]:
+    found = answers(world, batch, shift=shift)
+    return [{"id": item_id, **(answer.scores or {})} for item_id, answer in found.items()]
+
+
+def test_a_batch_applied_in_part_stays_with_its_judge(world: World) -> None:
+    """Otherwise the next batch would show by comparison which of its items are hidden."""
+    judges = desk(world)
+    batch = judges.take()
+    first, *rest = answers(world, batch).items()
+    judges.apply(batch, dict([first]))
+    assert judges.take().batch_id == desk(world).take().batch_id == batch.batch_id
+    judges.apply(batch, dict(rest))
+    with pytest.raises(NotFound):
+        judges.take()
+
+
 def test_status_tells_how_far_and_how_true(world: World) -> None:
     """Before and after a batch: what is judged, what is pending, what the hidden items said."""
     judges = desk(world, size=7)
@@ -106,7 +165,7 @@ def test_status_tells_how_far_and_how_true(world: World) -> None:
     judges.apply(batch, answers(world, batch))
     after = judges.status()
     assert (after["experiment_judged"], after["experiment_pending"]) == (4, 4)
-    assert "hidden anchors" in after["drift"]
+    assert after["drift"] == "The scores agree with the reference scores, as far as one batch can tell."
 
 
 def test_two_desks_of_one_judge_do_not_judge_a_batch_twice(world: World) -> None:

@@ -90,7 +90,7 @@ def test_a_reply_that_was_cut_off_shows_empty_slots() -> None:
 
 
 def test_an_overlong_tip_is_marked_and_costs_a_point() -> None:
-    """Code sees the length, whatever the judge thinks of it."""
+    """The code sets the flag from the length where no judge sets it."""
 
     def longer(one: CellResult) -> CellResult:
         texts = [replace(each, text=f"{each.text} {'more ' * 40}") for each in one.candidates]

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from command import tipbench
 from judged_world import SCALES, World, fill, judge_next, plant_home, with_tips
 from tipbench import rank
 from tipbench.judge.candidates import candidate_key
 from tipbench.suite import load_suite
 from tipbench.workflows.applying import apply_file
+from tipbench.workflows.comparing import compare
 from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judged import judged_experiment
+from tipbench.workflows.run_views import run_in_full, with_judges_flags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,6 +105,40 @@ def test_every_kind_of_slot_has_its_value(world: World, tmp_path: Path) -> None:
     judged = {place: run.metrics.get("n_judged") for place, run in found.items()}
     assert (judged[GOOD, MONDAY, 0], judged[GOOD, SHIFT, 0], judged[GOOD, RUSH, 0]) == (1, 0, None)
     assert (judged[POOR, MONDAY, 0], judged[POOR, MONDAY, 1]) == (2, 2)
+
+
+def test_a_judges_overlong_is_the_same_everywhere(world: World, tmp_path: Path) -> None:
+    """The composite in MLflow, the ranked rows, the report's candidates, `show`, and the API's view of a run
+    use the judges' flag.
+    """
+    path = tmp_path / "b.json"
+    export(world.settings, Order(judge="ann"), out=str(path))
+    fill(path, world)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    for item in document["items"]:
+        item["judge"]["overlong"] = True
+    path.write_text(json.dumps(document), encoding="utf-8")
+    apply_file(world.settings, str(path))
+    run = cells(world)[POOR, SHIFT, 1]
+    by_code = worth(world, run)
+    assert by_code is not None
+    expected = by_code - 0.5
+    assert run.metrics["composite"] == expected
+    assert (run.metrics["overlong"], run.overlong_by) == (1.0, "tip 1: ann; tip 2: ann")
+    report = compare(world.settings)
+    shown = [
+        one
+        for name, facts in report.facts.items()
+        for one in facts.candidates
+        if (name.model, one.scenario, one.repeat) == (POOR, SHIFT, 1)
+    ]
+    assert [one.overlong for one in shown] == [True, True]
+    assert fmean(one.value for one in shown if one.value is not None) == expected
+    in_full = run_in_full(world.settings, run.run_id)
+    assert in_full["run"]["metrics"]["composite"] == expected
+    assert [(one["overlong"], one["overlong_by"]) for one in in_full["candidates"]] == [(True, "ann")] * 2
+    assert [one.overlong for one in with_judges_flags(world.settings, run).candidates] == [True, True]
+    assert "overlong by    tip 1: ann; tip 2: ann" in tipbench("show", run.run_id).out
 
 
 def test_a_row_is_the_mean_of_scenarios_which_are_means_of_repeats(world: World, tmp_path: Path) -> None:

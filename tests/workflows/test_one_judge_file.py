@@ -371,3 +371,26 @@ def test_a_file_that_could_not_be_applied_is_not_written(world: World, tmp_path:
         export(settings, ALL, out=str(tmp_path / "long.json"))
     assert world.ledger.batches("long") == []
     assert export(settings, ALL, out=str(tmp_path / "folder"))
+
+
+def test_three_rejections_of_one_batch_of_a_file_close_it(world: World, file: Path) -> None:
+    """The message has no numbers of the checks; the third closes the batch, and the others stay recorded."""
+    bad = batches(world)[0].batch_id
+    spoil(world, file, bad)
+    items = [item["id"] for item in json.loads(file.read_text())["items"] if item["batch"] == bad]
+    for n in range(4):
+
+        def note(document: Document, chosen: str = items[n]) -> None:
+            for item in document["items"]:
+                if item["id"] == chosen:
+                    item["judge"]["tone"] = 3
+
+        edit(file, note)
+        with pytest.raises(BatchesRejected) as caught:
+            apply_file(world.settings, str(file))
+        assert not {"z", "shift", "drift"} & set(str(caught.value).split())
+        assert ("is closed" in str(caught.value)) == (n >= 2)
+        assert [one.is_closed for one in batches(world)] == [n >= 2, *([False] * (len(batches(world)) - 1))]
+    assert caught.value.applied is not None
+    assert caught.value.applied.whole
+    assert len(world.ledger.batch(bad).rejections) == 3

@@ -139,6 +139,7 @@ class RunSummary(BaseModel):
     n_candidates: int
     marks: list[str] = Field(description="engine faults and other facts that a reader of the numbers needs")
     size_assumed: str = Field(description="option or tag where the host did not give the size, else empty")
+    overlong_by: str = Field(description="who set the metric `overlong`: code, or judges by tip")
     metrics: dict[str, float | None]
 
 
@@ -167,7 +168,8 @@ class VerdictAnswer(BaseModel):
 
 class CandidateAnswer(BaseModel):
     text: str
-    overlong: bool
+    overlong: bool = Field(description="the flag that counts: the judges' if they set one, else the code's")
+    overlong_by: str = Field(description="code, or the names of the judges who set the flag")
     verdicts: list[VerdictAnswer]
 
 

@@ -31,6 +31,7 @@ from tipbench.errors import (
     Unavailable,
 )
 from tipbench.workflows.access import NotAllowed
+from tipbench.workflows.judge_replies import BatchClosed
 from tipbench.workflows.judging_room import WrongAnswer
 
 # The first class that an error is one of decides.
@@ -41,6 +42,7 @@ _STATUS: tuple[tuple[type[TipbenchError], int, str], ...] = (
     (ModelRefused, 422, "model_refused"),
     (BadInput, 422, "bad_input"),
     (HostBusy, 409, "host_busy"),
+    (BatchClosed, 409, "closed"),
     (CheckFailed, 409, "rejected"),
     (Unavailable, 503, "unavailable"),
     (Interrupted, 503, "unavailable"),

@@ -16,6 +16,8 @@ from tipbench.api.fields import ExperimentName, Strict, Text, experiment_setting
 from tipbench.api.jobs import Started, started
 from tipbench.workflows.judging_room import JudgingRoom
 from tipbench.workflows.judging_views import status_for, to_judge
+from tipbench.workflows.recording import synced_ledger
+from tipbench.workflows.releasing import release_batch
 from tipbench.workflows.uploads import apply_upload
 
 router = APIRouter(
@@ -75,19 +77,10 @@ class SubmitRequest(Strict):
 
 
 class DriftAnswer(BaseModel):
-    """What the hidden items said of the judge."""
+    """The result of the checks in words. Numbers would be hints to the hidden items."""
 
-    state: str
+    state: str = Field(description="unchecked for a part of a batch, else off, unchecked, ok or warn")
     reason: str
-    n_anchors: int
-    shift: float | None
-    abs_shift: float | None
-    z: float | None
-    ewma: float | None
-    ewma_limit: float | None
-    foils_failed: int
-    foils_seen: int
-    provisional: bool
     accepted: bool
 
 
@@ -114,6 +107,14 @@ class AppliedAnswer(BaseModel):
     cells_pending: int
     drift: DriftAnswer
     agreement: AgreementAnswer
+
+
+class ReleasedAnswer(BaseModel):
+    """A batch that can be submitted again."""
+
+    batch: str
+    experiment: str
+    judge: str
 
 
 class DriftPoint(BaseModel):
@@ -147,8 +148,35 @@ class OpenBatchAnswer(BaseModel):
     judged: int
 
 
+class RejectedSubmissionAnswer(BaseModel):
+    """One rejected submission. `forgiven` is true for one before an admin released the batch."""
+
+    judge: str
+    at_ms: int
+    reason: str
+    drift_z: float | None
+    shift: float | None
+    foils_failed: int
+    forgiven: bool
+
+
+class RejectedBatchAnswer(BaseModel):
+    """A batch with rejected submissions. `closed` ones take no more; `replaced_by` is empty or a batch."""
+
+    batch_id: str
+    judge: str
+    closed: bool
+    replaced_by: str
+    released: int
+    rejections: list[RejectedSubmissionAnswer]
+
+
 class StatusAnswer(BaseModel):
-    """How far judging has come. A judge sees their own part of `judges` and `open_batches`."""
+    """How far judging has come.
+
+    A judge sees their own part of `judges` (without `chart`) and of `open_batches`, and of `rejected_batches`
+    nothing.
+    """
 
     experiment: str
     rubric: str
@@ -163,6 +191,7 @@ class StatusAnswer(BaseModel):
     judges: list[JudgeAnswer]
     agreement: AgreementAnswer
     open_batches: list[OpenBatchAnswer]
+    rejected_batches: list[RejectedBatchAnswer]
     old_verdicts: int
     notes: list[str]
 
@@ -218,9 +247,19 @@ def stroke(room: TheRoom, who: JudgeOrAdmin, batch: str, item: str, body: Stroke
 
 @router.post("/batches/{batch}/submit", responses=documented(409))
 def submit(room: TheRoom, who: JudgeOrAdmin, batch: str, body: SubmitRequest | None = None) -> AppliedAnswer:
-    """Hand a batch in. 409 with the reason where it is rejected; what you scored is kept then."""
+    """Hand a batch in. 409 where it is rejected; your scores are kept then. After three rejections the batch
+    is closed (409 `closed`), and your next batch hides other texts.
+    """
     told = room.submit(batch, who, partial=body is not None and body.partial)
     return AppliedAnswer.model_validate(told)
+
+
+@router.post("/batches/{batch}/release", responses=documented(409))
+def release(service: TheService, who: Admin, batch: str) -> ReleasedAnswer:
+    """Let the judge of a closed batch submit it again. 409 for a batch that is not closed, or is replaced."""
+    released = release_batch(synced_ledger(service.settings()), batch, by=who.name)
+    service.audit(who, "judge.release", batch)
+    return ReleasedAnswer(batch=batch, experiment=released.experiment, judge=released.judge)
 
 
 @router.get("/{experiment}/status")

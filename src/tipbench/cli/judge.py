@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tipbench.judge.filled_file import JudgeFile
     from tipbench.workflows.applying import Applied
     from tipbench.workflows.exporting import Order, Written
-    from tipbench.workflows.judge_status import JudgeState, JudgeStatus
+    from tipbench.workflows.judge_status import JudgeState, JudgeStatus, RejectedBatch
 
 LEDGER = ("experiment", "mlflow_url", "mlflow_host_header")
 AUTO = (
@@ -274,9 +274,10 @@ def apply_command(
 ) -> None:
     """Record the scores of filled-in judge files, once the hidden items speak for them.
 
-    A mistake refuses a whole file. A batch whose hidden items speak against it is rejected alone: the reason
-    names it, the other batches of the file are recorded, and the exit code is 4. A file may be applied half
-    filled in, and again later. The same file twice changes nothing.
+    A mistake refuses a whole file. A batch whose hidden items speak against it is rejected alone: the message
+    names it, the other batches of the file are recorded, and the exit code is 4. `judge status` shows the
+    numbers. After three rejections the batch is closed, and the next export hides other texts. A file may be
+    applied half filled in, and again later. The same file twice changes nothing.
     """
     _apply(
         settings,
@@ -354,12 +355,11 @@ def _check_experiment(settings: Settings, files: Sequence[JudgeFile], experiment
 
 def _print_applied(applied: Applied) -> None:
     say(applied.sentence, style="bold")
-    provisional = " (provisional: no person has judged the anchors yet)" if applied.drift.provisional else ""
-    warned = [one for one in applied.parts if one.drift.state == "warn"]
+    warned = [one for one in applied.parts if one.checked.state == "warn"]
     for one in warned:
-        say(f"  batch {one.batch_id}: {one.drift.reason}{provisional}")
+        say(f"  batch {one.batch_id}: {one.checked.reason}")
     if not warned:
-        say(f"  {applied.drift.reason}{provisional}")
+        say(f"  {applied.checked.reason}")
 
 
 def _applied_json(applied: Applied) -> dict[str, object]:
@@ -373,7 +373,7 @@ def _applied_json(applied: Applied) -> dict[str, object]:
         "unchanged": applied.unchanged,
         "skipped": applied.skipped,
         "cells_pending": applied.pending,
-        "drift": asdict(applied.drift),
+        "drift": asdict(applied.checked),
     }
 
 
@@ -383,6 +383,24 @@ def _say_next(applied: Applied, settings: Settings) -> None:
         more = typed("judge", "export", "--experiment", applied.experiment, *where)
         say(f"{count(applied.pending, 'cell')} still waiting for a judge: {more}")
     say(f"Next: {typed('compare', '--experiment', applied.experiment, *where)}")
+
+
+@app.command("release")
+@settings_options("mlflow_url", "mlflow_host_header")
+def release_command(
+    *,
+    settings: Settings,
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="the id that `judge status` shows")],
+) -> None:
+    """Let a judge submit a batch again that was closed after three rejections.
+
+    Example: tipbench judge release b3f9a1c2d4e5
+    """
+    from tipbench.workflows.recording import synced_ledger
+    from tipbench.workflows.releasing import release_batch
+
+    released = release_batch(synced_ledger(settings), batch, by="command line")
+    say(f"batch {released.batch_id} of {released.experiment} can be submitted again")
 
 
 @app.command("status")
@@ -420,6 +438,8 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
         _print_judges(found)
     if found.open_batches:
         _print_open(found)
+    if found.rejected_batches:
+        _print_rejected(found, settings)
     if not found.judges and found.pending:
         say(f"Next: {typed('judge', 'export', '--experiment', found.experiment, *ledger_options(settings))}")
 
@@ -448,7 +468,7 @@ def _print_judges(found: JudgeState) -> None:
         )
         for one in found.judges
     ]
-    numbers = ("candidates", "batches", "severity", "objections")
+    numbers = ("candidates", "batches", "severity", "overlong set")
     print_rows(("judge", "kind", *numbers, "drift"), rows, right=numbers)
     for one in found.judges:
         _print_chart(one)
@@ -529,6 +549,27 @@ def _print_open(found: JudgeState) -> None:
         for one in found.open_batches
     ]
     print_rows(("batch", "for", "judged", "since"), rows)
+
+
+def _print_rejected(found: JudgeState, settings: Settings) -> None:
+    heading("batches rejected")
+    for one in found.rejected_batches:
+        say(f"{one.batch_id} for {one.judge or 'anybody'}: {_standing(one, settings)}")
+        for rejection in one.rejections:
+            forgiven = " (forgiven)" if rejection.forgiven else ""
+            say(f"  {_day(rejection.at_ms)} {rejection.judge}{forgiven}: {rejection.reason}")
+
+
+def _standing(one: RejectedBatch, settings: Settings) -> str:
+    if one.replaced_by:
+        return f"closed, replaced by {one.replaced_by}, which hides other texts"
+    if one.closed:
+        release = typed("judge", "release", one.batch_id, *ledger_options(settings))
+        return (
+            "closed; the judge's next batch replaces it if the suite has other anchors, or release it: "
+            f"{release}"
+        )
+    return "released, can be submitted" if one.released else "can be submitted again"
 
 
 def _day(moment_ms: int) -> str:

@@ -107,8 +107,10 @@ def show_command(
 ) -> None:
     """Show one cell: its prompt as sent, the reply as it came, and the candidates read from it."""
     from tipbench.workflows.browse import one_run
+    from tipbench.workflows.run_views import with_judges_flags
 
     found, texts = one_run(settings, run)
+    found = with_judges_flags(settings, found)
     if as_json:
         print_json(asdict(found) | {"prompt": texts.prompt, "raw": texts.raw, "rubric": texts.rubric})
     else:
@@ -132,6 +134,7 @@ def _print_run(run: Run, texts: RunTexts) -> None:
         "cut": run.cut or "no",
         "marks": ", ".join(run.marks) or "none",
         "size": _size(run),
+        "overlong by": run.overlong_by,
         "error": run.error or "none",
     }
     for name, value in facts.items():

@@ -21,7 +21,10 @@ _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Scores on all scales, or None for an item that was skipped. `overlong` is an objection to the code."""
+    """Scores on all scales, or None for an item that was skipped.
+
+    `overlong` is the judge's own flag; None keeps the code's.
+    """
 
     scores: Mapping[str, float] | None = field(hash=False)
     overlong: bool | None = None

@@ -56,6 +56,19 @@ def wanted_blocks(
     return distinct(ordered, done=done)
 
 
+def unseen_first(blocks: Iterable[Block], seen: Collection[str]) -> list[Block]:
+    """The blocks in their order, those texts last whose candidates are in `seen`."""
+    if not seen:
+        return list(blocks)
+    fresh, known = list[Block](), list[Block]()
+    for block in blocks:
+        for into, wanted in ((fresh, False), (known, True)):
+            texts = tuple(t for t in block.texts if (candidate_key(block.scenario_id, t) in seen) is wanted)
+            if texts:
+                into.append(Block(scenario_id=block.scenario_id, texts=texts))
+    return [*fresh, *known]
+
+
 def blocks_of(texts: Iterable[tuple[str, str]]) -> list[Block]:
     """Blocks of an explicit list of (scenario id, text), one per scenario in the order of appearance."""
     by_scenario: dict[str, list[str]] = defaultdict(list)

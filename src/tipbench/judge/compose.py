@@ -57,13 +57,14 @@ class Pool:
     """What a batch draws from beside its blocks.
 
     `contexts` has every scenario of the suite as a judge reads it, `candidates` all (scenario id, text) of
-    the experiment: they serve as foils where anchors do not.
+    the experiment: they serve as foils where anchors do not. No text of `withheld` (normalised) is hidden.
     """
 
     contexts: Mapping[str, str]
     scales: Sequence[Scale]
     anchors: Sequence[Anchor] = ()
     candidates: Sequence[tuple[str, str]] = ()
+    withheld: frozenset[str] = frozenset()
 
     @cached_property
     def usable_anchors(self) -> tuple[Anchor, ...]:
@@ -71,9 +72,13 @@ class Pool:
         names = {scale.name for scale in self.scales}
         first: dict[tuple[str, str], Anchor] = {}
         for anchor in self.anchors:
-            if names <= set(anchor.reference):
+            if names <= set(anchor.reference) and normalised(anchor.text) not in self.withheld:
                 first.setdefault((anchor.scenario_id, normalised(anchor.text)), anchor)
         return tuple(first.values())
+
+    @cached_property
+    def foil_candidates(self) -> list[tuple[str, str]]:
+        return [one for one in self.candidates if normalised(one[1]) not in self.withheld]
 
     @cached_property
     def relevance(self) -> Scale | None:
@@ -206,7 +211,7 @@ def _foils(
         )
 
     return drawn(relevant_anchors(pool.usable_anchors, relevance=pool.relevance)) or drawn(
-        relevant_candidates(pool.candidates, about=pool.about, rng=rng)
+        relevant_candidates(pool.foil_candidates, about=pool.about, rng=rng)
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from tipbench.errors import BadSetting
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from tipbench.suite.rubric import Scale
 
     Scores = Mapping[str, Mapping[str, float]]
+    Flags = Mapping[str, bool]
     Row = tuple[str, str, str, float | None]
     Variant = tuple[str, str, Sampling | None]
+
+BY_CODE: Flags = MappingProxyType({})
 
 _SHORT = 8
 _HEAVIEST = 1000
@@ -49,13 +53,24 @@ class Rubric(Protocol):
     def is_overlong(self, text: str) -> bool: ...
 
 
-def slot_values(run: Run, scores: Scores, *, rubric: Rubric, tips_per_cell: int = 0) -> list[float | None]:
-    """What each slot is worth, given scores by candidate key; a candidate without any is unjudged."""
+def slot_values(
+    run: Run, scores: Scores, *, rubric: Rubric, overlong: Flags = BY_CODE, tips_per_cell: int = 0
+) -> list[float | None]:
+    """What each slot is worth, given scores by candidate key; a candidate without any is unjudged.
+
+    `overlong` has the flags that judges set, by candidate key. The code sets all others.
+    """
     if run.status == "failed":
         return []
     texts = slot_texts(run, tips_per_cell=tips_per_cell)
     missing = n_slots(run, tips_per_cell=tips_per_cell) - len(texts)
-    return [*(_value(run, text, scores, rubric) for text in texts), *([rubric.failure] * missing)]
+    return [*(_value(run, text, scores, rubric, overlong) for text in texts), *([rubric.failure] * missing)]
+
+
+def is_overlong(run: Run, text: str, *, rubric: Rubric, overlong: Flags) -> bool:
+    """The flag that counts for a candidate: the judges' if they set one, else the code's."""
+    flag = overlong.get(candidate_key(run.scenario_id, text))
+    return rubric.is_overlong(text) if flag is None else flag
 
 
 def n_slots(run: Run, *, tips_per_cell: int = 0) -> int:
@@ -70,11 +85,16 @@ def slot_texts(run: Run, *, tips_per_cell: int = 0) -> list[str]:
     return [one.text for one in run.candidates[: n_slots(run, tips_per_cell=tips_per_cell)]]
 
 
-def _value(run: Run, text: str, scores: Scores, rubric: Rubric) -> float | None:
-    given = scores.get(candidate_key(run.scenario_id, text))
+def _value(run: Run, text: str, scores: Scores, rubric: Rubric, overlong: Flags) -> float | None:
+    key = candidate_key(run.scenario_id, text)
+    given = scores.get(key)
     if given is None:
         return None
-    flags = {"format_ok": bool(run.metrics.get("format_ok", 0)), "overlong": rubric.is_overlong(text)}
+    flag = overlong.get(key)
+    flags = {
+        "format_ok": bool(run.metrics.get("format_ok", 0)),
+        "overlong": rubric.is_overlong(text) if flag is None else flag,
+    }
     return rubric.score(given, flags)
 
 
@@ -108,6 +128,7 @@ def cell_rows(
     scores: Scores,
     *,
     rubric: Rubric,
+    overlong: Flags = BY_CODE,
     tips_per_cell: int = 0,
     names: Mapping[Variant, tuple[str, str]] | None = None,
 ) -> list[Row]:
@@ -122,7 +143,7 @@ def cell_rows(
     repeats: dict[tuple[str, str, str], list[list[float | None]]] = defaultdict(list)
     for run in runs:
         model, prompt = names[run.variant]
-        values = slot_values(run, scores, rubric=rubric, tips_per_cell=tips_per_cell)
+        values = slot_values(run, scores, rubric=rubric, overlong=overlong, tips_per_cell=tips_per_cell)
         repeats[model, prompt, run.scenario_id].append(_held_back(run, values))
     return [(*key, value) for key, values in repeats.items() for value in _levelled(values)]
 

@@ -7,12 +7,13 @@ candidate's scores are then the mean over the judges of that kind of each one's 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, get_args
 
 from tipbench.errors import BadSetting
 from tipbench.judge.candidates import candidate_key
-from tipbench.judge.scoring import known_values, labels, slot_texts, slot_values
+from tipbench.judge.scoring import is_failure, known_values, labels, slot_texts, slot_values
 from tipbench.records import JudgeKind, Mark
 from tipbench.suite.problems import did_you_mean
 
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
     from tipbench.records import Judge, Run, Verdict
 
 KINDS: tuple[JudgeKind, ...] = get_args(JudgeKind)
+_CODE = "code"
+_LONGEST_NAMES = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlongFlag:
+    """Whether judges found a candidate too long, and the names of those who decided that."""
+
+    value: bool
+    by: tuple[str, ...]
 
 
 def under(verdicts: Iterable[Verdict], rubric_hash: str) -> list[Verdict]:
@@ -68,6 +79,48 @@ def counted(
     scores = {candidate: mean_scores(own) for candidate, own in given.items()}
     replaced = {one: v.scores for one, v in settled.items() if one in scores or v.judge.kind == kind}
     return {**scores, **replaced}
+
+
+def overlong_flags(
+    verdicts: Iterable[Verdict], *, rubric_hash: str, kind: JudgeKind
+) -> dict[str, OverlongFlag]:
+    """The `overlong` flags that judges set on this ground, by candidate. The code sets all others.
+
+    The latest adjudicated verdict decides; its null leaves the flag to the code. Without one, the majority of
+    the judges who gave a value decides; a tie leaves the flag to the code.
+    """
+    verdicts = list(verdicts)
+    if all(one.overlong is None for one in verdicts):
+        return {}
+    found: dict[str, OverlongFlag] = {}
+    given = latest(verdicts, rubric_hash=rubric_hash)
+    settled = adjudicated(verdicts, rubric_hash=rubric_hash, kinds={kind})
+    for candidate in given.keys() | settled.keys():
+        own = [one for judge, one in given.get(candidate, {}).items() if judge.kind == kind]
+        last = settled.get(candidate)
+        if last is not None and (own or last.judge.kind == kind):
+            flag = _adjudicated_flag(last)
+        else:
+            flag = _majority_flag(own)
+        if flag is not None:
+            found[candidate] = flag
+    return found
+
+
+def _adjudicated_flag(verdict: Verdict) -> OverlongFlag | None:
+    if verdict.overlong is None:
+        return None
+    return OverlongFlag(value=verdict.overlong, by=(f"{verdict.judge.id} (adjudicated)",))
+
+
+def _majority_flag(verdicts: Sequence[Verdict]) -> OverlongFlag | None:
+    names = {
+        value: sorted(one.judge.id for one in verdicts if one.overlong is value) for value in (True, False)
+    }
+    if len(names[True]) == len(names[False]):
+        return None
+    value = len(names[True]) > len(names[False])
+    return OverlongFlag(value=value, by=tuple(names[value]))
 
 
 def mean_scores(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -139,25 +192,51 @@ def pending(
 
 
 def marks(
-    runs: Iterable[Run], scores: Scores, *, rubric: Rubric, waiting: Container[str], tips_per_cell: int = 0
+    runs: Iterable[Run],
+    scores: Scores,
+    *,
+    rubric: Rubric,
+    waiting: Container[str],
+    overlong: Mapping[str, OverlongFlag] | None = None,
+    tips_per_cell: int = 0,
 ) -> dict[str, Mark]:
     """What the scores make of each run that is done, by run id; `waiting` has the runs still pending.
 
     `composite` is the run's value, failures included; each scale is its mean over the `n_judged` slots that
-    are judged. What is not known yet is left out.
+    are judged. What is not known yet is left out. `overlong` has the flags that judges set: the run's metric
+    of that name follows them, and returns to the code's value when they are gone.
     """
+    flags = overlong or {}
     return {
-        run.run_id: Mark(
-            metrics=_metrics(run, scores, rubric, tips_per_cell), judge_pending=run.run_id in waiting
-        )
+        run.run_id: _mark(run, scores, flags, rubric, tips_per_cell, waits=run.run_id in waiting)
         for run in runs
         if run.status == "done"
     }
 
 
-def _metrics(run: Run, scores: Scores, rubric: Rubric, tips_per_cell: int) -> dict[str, float]:
+def _mark(
+    run: Run,
+    scores: Scores,
+    flags: Mapping[str, OverlongFlag],
+    rubric: Rubric,
+    tips_per_cell: int,
+    *,
+    waits: bool,
+) -> Mark:
+    values = {key: flag.value for key, flag in flags.items()} if flags else {}
+    metrics = _metrics(run, scores, values, rubric, tips_per_cell)
+    share, by = _overlong_share(run, flags)
+    if by == run.overlong_by == _CODE or share is None:
+        return Mark(metrics=metrics, judge_pending=waits)
+    return Mark(metrics={**metrics, "overlong": share}, judge_pending=waits, overlong_by=by)
+
+
+def _metrics(
+    run: Run, scores: Scores, overlong: Mapping[str, bool], rubric: Rubric, tips_per_cell: int
+) -> dict[str, float]:
     given = [scores[key] for key in _keys(run, tips_per_cell) if key in scores]
-    known = known_values(run, slot_values(run, scores, rubric=rubric, tips_per_cell=tips_per_cell))
+    values = slot_values(run, scores, rubric=rubric, overlong=overlong, tips_per_cell=tips_per_cell)
+    known = known_values(run, values)
     metrics = {"n_judged": float(len(given))}
     if known:
         metrics["composite"] = fsum(known) / len(known)
@@ -165,3 +244,20 @@ def _metrics(run: Run, scores: Scores, rubric: Rubric, tips_per_cell: int) -> di
         names = [scale.name for scale in rubric.scales]
         metrics |= {name: fsum(one[name] for one in given) / len(given) for name in names}
     return metrics
+
+
+def _overlong_share(run: Run, flags: Mapping[str, OverlongFlag]) -> tuple[float | None, str]:
+    """The share of a run's candidates that are overlong, and who set their flags."""
+    if not run.candidates:
+        return None, _CODE
+    found = [
+        None if is_failure(run) else flags.get(candidate_key(run.scenario_id, one.text))
+        for one in run.candidates
+    ]
+    values = [
+        one.overlong if flag is None else flag.value for one, flag in zip(run.candidates, found, strict=True)
+    ]
+    by = [f"tip {number}: {', '.join(flag.by)}" for number, flag in enumerate(found, start=1) if flag]
+    rest = [f"the rest: {_CODE}"] if len(by) < len(found) else []
+    names = "; ".join([*by, *rest]) if by else _CODE
+    return sum(values) / len(values), names[:_LONGEST_NAMES]

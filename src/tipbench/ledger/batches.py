@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from tipbench.ledger.cache import Cache
     from tipbench.ledger.mlflow_store import ExperimentRow, Store
     from tipbench.ledger.shape import Row
-    from tipbench.records import Application, Batch
+    from tipbench.records import Application, Batch, Rejection, Release
 
 WORDS = "tipbench.batches."
 BATCH = "tipbench.batch"
 CONTENT = "tipbench.batch.content"
 APPLY = "tipbench.apply."
 APPLIED = "tipbench.applied."
+REJECTED = "tipbench.rejected"
+RELEASED = "tipbench.released."
 
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}", re.ASCII)
 
@@ -161,6 +163,43 @@ class Batches:
         self._store.write_tags(run_id, pointer)
         self._words.end(found, word)
 
+    def reject(self, found: ExperimentRow, batch: Batch, rejection: Rejection) -> None:
+        """Record a rejected submission. The same one again changes nothing."""
+        name = f"{REJECTED}.{checked_id(rejection.rejection_id, what='a rejection')}"
+        self._add_tag(found, batch, name, codec.rejection_to_json(rejection), more={REJECTED: "true"})
+
+    def release(self, found: ExperimentRow, batch: Batch, release: Release) -> None:
+        """Record that an admin lets a closed batch be submitted again."""
+        self._add_tag(found, batch, f"{RELEASED}{release.at_ms}", codec.release_to_json(release), more={})
+
+    def _add_tag(
+        self, found: ExperimentRow, batch: Batch, name: str, text: str, *, more: Mapping[str, str]
+    ) -> None:
+        """Add one text to a batch, read it back and compare. A text of that name that is there stays."""
+        rows = self._rows([found], batch.batch_id) if _ID.fullmatch(batch.batch_id) else []
+        complete = [row for row in rows if _is_complete(row)]
+        if not complete:
+            raise no_batch(batch.batch_id, where=self._where(found))
+        if any(_whole_text(name, row) is not None for row in complete):
+            return
+        tags = {**chunks.to_tags(name, text), **more}
+        word = self._words.begin(found)
+        self._store.write_tags(complete[0].run_id, tags)
+        self._check_kept(found, complete[0].run_id, tags)
+        self._words.end(found, word)
+
+    def rejected(self, experiments: Sequence[ExperimentRow]) -> list[Batch]:
+        """The batches of these experiments that have a rejection, oldest first."""
+        rows = self._store.tagged([found.experiment_id for found in experiments], REJECTED, "true")
+        found = [
+            batch
+            for experiment in experiments
+            for batch in _read(
+                [r for r in rows if r.experiment_id == experiment.experiment_id], experiment.name
+            )
+        ]
+        return sorted(found, key=lambda batch: (batch.created_ms, batch.batch_id))
+
     def _check_kept(self, found: ExperimentRow, run_id: str, tags: Mapping[str, str]) -> None:
         there = {row.run_id: row.tags for row in self._store.rows(found.experiment_id, [run_id])}
         kept = there.get(run_id, {})
@@ -210,7 +249,39 @@ def _batch(rows: Sequence[Row], experiment: str) -> Batch:
                 f"under one id, {batch.batch_id!r}; delete one of them in MLflow"
             )
     applied = {each.application_id: each for row in rows for each in _applications(row, experiment)}
-    return replace(batch, applications=in_order(applied.values()))
+    rejections = {each.rejection_id: each for row in rows for each in _rejections(row)}
+    releases = {each.at_ms: each for row in rows for each in _releases(row)}
+    return replace(
+        batch,
+        applications=in_order(applied.values()),
+        rejections=tuple(sorted(rejections.values(), key=lambda each: (each.at_ms, each.rejection_id))),
+        releases=tuple(releases[at_ms] for at_ms in sorted(releases)),
+    )
+
+
+def _rejections(row: Row) -> list[Rejection]:
+    return [codec.rejection_from_json(text) for text in _texts(row, f"{REJECTED}.")]
+
+
+def _releases(row: Row) -> list[Release]:
+    return [codec.release_from_json(text) for text in _texts(row, RELEASED)]
+
+
+def _texts(row: Row, prefix: str) -> list[str]:
+    """The texts whose tags begin with the prefix. A text of which a writer left only a part is no text."""
+    names = [
+        name.removesuffix(".sha256")
+        for name in row.tags
+        if name.startswith(prefix) and name.endswith(".sha256")
+    ]
+    return [text for name in names if (text := _whole_text(name, row)) is not None]
+
+
+def _whole_text(name: str, row: Row) -> str | None:
+    try:
+        return chunks.from_tags(name, row.tags)
+    except chunks.Damaged:
+        return None
 
 
 def _content(row: Row, experiment: str) -> Batch:

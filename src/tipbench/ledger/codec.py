@@ -23,6 +23,8 @@ from tipbench.records import (
     Model,
     Pin,
     Reading,
+    Rejection,
+    Release,
     Run,
     Sampling,
     SuitePlace,
@@ -103,7 +105,8 @@ def candidates_from_json(text: str) -> tuple[Candidate, ...]:
 def batch_to_json(batch: Batch) -> str:
     """What its run holds of a batch: all but whose experiment it is, and what is applied to it later."""
     data = _storable(batch)
-    del data["experiment"], data["applications"]
+    for name in ("experiment", "applications", "rejections", "releases"):
+        del data[name]
     return _readable(data)
 
 
@@ -119,7 +122,35 @@ def batches_from_json(text: str) -> list[Batch]:
 def _batch(data: dict[str, Any]) -> Batch:
     items = tuple(Item(**item) for item in data["items"])
     applications = tuple(_application(each) for each in data["applications"])
-    return Batch(**data | {"items": items, "applications": applications})
+    later = {
+        "rejections": tuple(_rejection(each) for each in data.get("rejections", ())),
+        "releases": tuple(_release(each) for each in data.get("releases", ())),
+    }
+    return Batch(**data | {"items": items, "applications": applications} | later)
+
+
+def rejection_to_json(rejection: Rejection) -> str:
+    return _readable(_storable(rejection))
+
+
+def rejection_from_json(text: str) -> Rejection:
+    return _rejection(json.loads(text))
+
+
+def _rejection(data: dict[str, Any]) -> Rejection:
+    return Rejection(**data | {"judge": Judge(**data["judge"])})
+
+
+def release_to_json(release: Release) -> str:
+    return _readable(_storable(release))
+
+
+def release_from_json(text: str) -> Release:
+    return _release(json.loads(text))
+
+
+def _release(data: dict[str, Any]) -> Release:
+    return Release(**data | {"forgiven": tuple(data["forgiven"])})
 
 
 def application_to_json(application: Application) -> str:

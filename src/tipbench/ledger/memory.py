@@ -17,7 +17,7 @@ from tipbench.records import ExperimentSummary, RubricText, RunTexts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Shipped
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Rejection, Release, Run, Shipped
 
 
 class MemoryLedger:
@@ -131,7 +131,7 @@ class MemoryLedger:
         new = codec.batch_from_json(codec.batch_to_json(batch), experiment=batch.experiment)
         with self._lock:
             held = self._batches.setdefault(batch.experiment, {}).setdefault(batch.batch_id, new)
-        if replace(held, applications=()) != new:
+        if replace(held, applications=(), rejections=(), releases=()) != new:
             raise another_batch(batch.batch_id, where=f"experiment {batch.experiment!r} of {self.uri}")
 
     def revision(self, experiment: str) -> str:
@@ -159,6 +159,34 @@ class MemoryLedger:
             if application.application_id not in {each.application_id for each in held.applications}:
                 now = replace(held, applications=in_order([*held.applications, new]))
                 self._batches[batch.experiment][batch.batch_id] = now
+
+    def reject(self, batch: Batch, rejection: Rejection) -> None:
+        checked_id(rejection.rejection_id, what="a rejection")
+        new = codec.rejection_from_json(codec.rejection_to_json(rejection))
+        with self._lock:
+            held = self._held(batch)
+            if new.rejection_id not in {each.rejection_id for each in held.rejections}:
+                every = sorted([*held.rejections, new], key=lambda each: (each.at_ms, each.rejection_id))
+                self._batches[batch.experiment][batch.batch_id] = replace(held, rejections=tuple(every))
+
+    def release(self, batch: Batch, release: Release) -> None:
+        new = codec.release_from_json(codec.release_to_json(release))
+        with self._lock:
+            held = self._held(batch)
+            releases = {new.at_ms: new} | {each.at_ms: each for each in held.releases}
+            every = tuple(releases[at_ms] for at_ms in sorted(releases))
+            self._batches[batch.experiment][batch.batch_id] = replace(held, releases=every)
+
+    def _held(self, batch: Batch) -> Batch:
+        self._check(batch.experiment)
+        held = self._batches.get(batch.experiment, {}).get(batch.batch_id)
+        if held is None:
+            raise no_batch(batch.batch_id, where=f"experiment {batch.experiment!r} of {self.uri}")
+        return held
+
+    def rejected_batches(self) -> list[Batch]:
+        every = [one for batches in self._batches.values() for one in batches.values() if one.rejections]
+        return sorted(every, key=lambda batch: (batch.created_ms, batch.batch_id))
 
     def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
         self._check(experiment)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tipbench.ledger.mlflow_store import ExperimentRow
     from tipbench.ledger.notes import Note
     from tipbench.ledger.shape import Row
-    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Run, Shipped
+    from tipbench.records import Application, Batch, CellResult, Mark, Pin, Rejection, Release, Run, Shipped
 
 REVISION = "tipbench.revision"
 MARKS = "tipbench.marks."
@@ -321,6 +321,15 @@ class MlflowLedger:
 
     def commit(self, batch: Batch, application: Application) -> None:
         self._batches.commit(self._existing(batch.experiment), batch, application)
+
+    def reject(self, batch: Batch, rejection: Rejection) -> None:
+        self._batches.reject(self._existing(batch.experiment), batch, rejection)
+
+    def release(self, batch: Batch, release: Release) -> None:
+        self._batches.release(self._existing(batch.experiment), batch, release)
+
+    def rejected_batches(self) -> list[Batch]:
+        return self._batches.rejected(self._store.experiments(tag=pins.TAG))
 
     def mark(self, experiment: str, marks: Mapping[str, Mark]) -> None:
         """Runs that are known to be marked so already are left alone.

@@ -20,7 +20,7 @@ from tipbench.ledger import artifact_files
 from tipbench.ledger.chunks import portions
 from tipbench.ledger.database import ready_database
 from tipbench.ledger.faults import code_of, fault, is_transient, not_mlflow
-from tipbench.ledger.shape import KEY, KIND, PENDING, Row, mark_numbers
+from tipbench.ledger.shape import KEY, KIND, Row, mark_numbers, mark_tags
 from tipbench.private import make_folder
 
 if TYPE_CHECKING:
@@ -177,8 +177,8 @@ class Store:
         entities = _mlflow().entities
         now = time.time_ns() // 1_000_000
         numbers = [entities.Metric(name, value, now, 0) for name, value in mark_numbers(mark).items()]
-        pending = [entities.RunTag(PENDING, str(mark.judge_pending).lower())]
-        self.call(lambda client: client.log_batch(run_id, metrics=numbers, tags=pending))
+        tags = [entities.RunTag(name, value) for name, value in mark_tags(mark).items()]
+        self.call(lambda client: client.log_batch(run_id, metrics=numbers, tags=tags))
 
     def write_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         for portion in portions(tags):

@@ -26,6 +26,7 @@ RUBRIC_ID = "tipbench.rubric_id"
 RUBRIC_HASH = "tipbench.rubric_hash"
 CELL_MARKS = "tipbench.marks"
 SIZE_ASSUMED = "tipbench.size_assumed"
+OVERLONG_BY = "tipbench.overlong_by"
 CANDIDATES = "candidates.json"
 PROMPT = "prompt.txt"
 RAW = "raw.txt"
@@ -276,6 +277,7 @@ def _outcome(row: Row) -> dict[str, Any]:
         "cut": cast("Cut | None", tags.get("tipbench.cut")),
         "error": tags.get(ERROR, "no reason was recorded") if failed else None,
         "judge_pending": tags.get(PENDING) == "true",
+        "overlong_by": tags.get(OVERLONG_BY, "code"),
         "started_ms": int(tags[STARTED]),
         "marks": marks_from_tags(tags),
         "size_assumed": tags.get(SIZE_ASSUMED, ""),
@@ -296,11 +298,18 @@ def mark_numbers(mark: Mark) -> dict[str, float]:
     return {name: float(value) for name, value in mark.metrics.items() if not math.isinf(value)}
 
 
+def mark_tags(mark: Mark) -> dict[str, str]:
+    """What is written of a mark beside its numbers."""
+    tags = {PENDING: str(mark.judge_pending).lower()}
+    return tags if mark.overlong_by is None else tags | {OVERLONG_BY: mark.overlong_by}
+
+
 def marked(run: Run, mark: Mark) -> Run:
     """The run once it is marked; a number that is not known any more is gone."""
     numbers = {**run.metrics, **mark_numbers(mark)}
     known = {name: value for name, value in numbers.items() if math.isfinite(value)}
-    now = replace(run, metrics=known, judge_pending=mark.judge_pending)
+    by = run.overlong_by if mark.overlong_by is None else mark.overlong_by
+    now = replace(run, metrics=known, judge_pending=mark.judge_pending, overlong_by=by)
     return (
         now if mark.rubric is None else replace(now, rubric_id=mark.rubric.id, rubric_hash=mark.rubric.hash)
     )

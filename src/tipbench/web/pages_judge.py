@@ -13,8 +13,8 @@ from tipbench.web.guard import as_sentence, need
 from tipbench.web.render import page, part
 from tipbench.web.rubric_sheet import sheet_of
 from tipbench.workflows.access import Principal
-from tipbench.workflows.judge_status import judge_status
-from tipbench.workflows.judged import judged_experiment
+from tipbench.workflows.judge_status import status_of
+from tipbench.workflows.judged import as_judge_sees, judged_experiment
 from tipbench.workflows.judging_names import named
 from tipbench.workflows.judging_views import to_judge
 from tipbench.workflows.service_state import Service
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tipbench.judge.agreement import Agreement
-    from tipbench.workflows.judge_status import JudgeState, JudgeStatus
+    from tipbench.workflows.judge_status import JudgeState, JudgeStatus, RejectedBatch
 
 router = APIRouter(include_in_schema=False)
 
@@ -76,7 +76,9 @@ def judging(request: Request, experiment: str, who: Principal = need("judge", "a
 def result(request: Request, experiment: str, who: Principal = need("judge", "admin")) -> Response:
     """How the judge who asks has drifted, and how far judges agree; from batches that are in."""
     service: Service = request.app.state.service
-    found = judge_status(service.settings({"experiment": named(service, experiment, who)}))
+    state = judged_experiment(service.settings({"experiment": named(service, experiment, who)}))
+    admin = who.role == "admin"
+    found = status_of(state if admin else as_judge_sees(state, who.name))
     own = next((one for one in found.judges if (one.judge.id, one.judge.kind) == (who.name, who.kind)), None)
     agreed = found.agreement if found.agreement.n_items else None
     return page(
@@ -86,13 +88,42 @@ def result(request: Request, experiment: str, who: Principal = need("judge", "ad
         pending=found.left_to_people,
         said=_said(found, own),
         more=_more(found),
-        drift=drift_chart(own.chart) if own else None,
-        no_drift="Not checked: no batch of yours with agreed items is in.",
+        drift=drift_chart(own.chart) if own and admin else None,
+        no_drift=_drift_words(own),
+        rejected=[_rejected_row(one) for one in found.rejected_batches] if admin else [],
         scales=_scales(agreed) if agreed else (),
         agreement_told=_agreement_told(agreed),
         severity=_severity(own),
         notes=[as_sentence(note.partition(" (tipbench")[0]) for note in found.notes],
     )
+
+
+def _drift_words(own: JudgeStatus | None) -> str:
+    """The judge's drift without numbers and without a direction: both would be hints to the hidden items."""
+    if own is None or not own.chart:
+        return "Not checked: no batch of yours with agreed items is in."
+    if own.chart[-1].beyond or own.chart[-1].accepted:
+        return (
+            "Your scores differ from the agreed scores more than chance explains. Read the rubric's examples."
+        )
+    return "Your scores agree with the agreed scores, as far as your batches can tell."
+
+
+def _rejected_row(one: RejectedBatch) -> dict[str, Any]:
+    """A rejected batch as an admin reads it, with the numbers."""
+    if one.replaced_by:
+        standing = f"closed, replaced by {one.replaced_by}"
+    elif one.closed:
+        standing = "closed until the judge takes the next batch, or until it is released"
+    else:
+        standing = "can be submitted again"
+    return {
+        "batch": one.batch_id,
+        "judge": one.judge or "anybody",
+        "standing": standing,
+        "releasable": one.closed and not one.replaced_by,
+        "reasons": [rejection.reason for rejection in one.rejections],
+    }
 
 
 def _said(found: JudgeState, own: JudgeStatus | None) -> str:

@@ -13,6 +13,7 @@ from tipbench.errors import BadInput, CheckFailed, NotFound, TipbenchError
 from tipbench.judge.answers import Answer, answer_keys, read_answer
 from tipbench.suite.problems import listed
 from tipbench.workflows.drafts import Draft
+from tipbench.workflows.judge_replies import BatchClosed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,6 +108,8 @@ class AgentJudging:
         """Asked for anew at every call: another server may have finished the last one."""
         self._seen = None
         self._seen = self._desk.take()
+        if self._seen.replaces and self._store.drafts.get(self._seen.replaces, self._seen.judge):
+            self._store.drafts.delete(self._seen.replaces, self._seen.judge)
         return self._seen
 
     def _draft(self, batch: Batch) -> Draft:
@@ -124,6 +127,8 @@ class AgentJudging:
             applied = self._desk.apply(batch, draft.answers())
         except CheckFailed as error:
             draft.set_aside(str(error))
+            if isinstance(error, BatchClosed):
+                raise
             raise CheckFailed(
                 f"{_sentence(error)} The batch can be judged again: read the rubric again, then begin anew "
                 "with next_items."

@@ -98,9 +98,9 @@ class Announcer:
 
 
 def _is_in(settings: Settings, sent: Delivery) -> bool:
-    """Whether the batch came back with something in it: one that brings nothing would be sent for ever."""
+    """Whether the batch came back with verdicts, or is closed. Otherwise no further batch is announced."""
     batch = synced_ledger(settings).batch(str(json.loads(sent.body)["batch"]))
-    return any(one.verdicts for one in batch.applications)
+    return batch.is_closed or any(one.verdicts for one in batch.applications)
 
 
 def _has_ended(job: Job) -> bool:

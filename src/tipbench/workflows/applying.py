@@ -6,39 +6,60 @@ batch alone, and the other batches of the file are recorded.
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, CheckFailed, JudgeFileError
+from tipbench.judge.attempts import submission_id
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.judge.gate import check_drift, history_of
-from tipbench.records import Application, Verdict, content_hash
-from tipbench.workflows.judged import read_judged
+from tipbench.records import Application, Rejection, Verdict, content_hash
+from tipbench.workflows.judge_replies import Rejected, check_words, closed
+from tipbench.workflows.judged import read_judged, scored_items
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tipbench.judge.answers import Answer
     from tipbench.judge.filled_file import FilledFile, JudgeFile
     from tipbench.judge.gate import Drift, Past
     from tipbench.records import Batch, Item, Judge, Ledger
     from tipbench.settings import Settings
+    from tipbench.workflows.judge_replies import CheckWords
     from tipbench.workflows.judged import Judged
 
 _LARGEST = 20_000_001
 _MOST_ROUNDS = 5
+_SUBMITTING = [threading.Lock() for _ in range(64)]
+
+
+@contextmanager
+def one_submission(*batch_ids: str) -> Iterator[None]:
+    """Let this process check one submission of a batch at a time, so that it counts each rejection.
+
+    Read the batches within. Without this, many submissions at once would all pass before the third is
+    counted. The locks are taken in a fixed order, so that two files with the same batches do not block each
+    other.
+    """
+    places = sorted({hash(batch_id) % len(_SUBMITTING) for batch_id in batch_ids})
+    with ExitStack() as held:
+        for place in places:
+            held.enter_context(_SUBMITTING[place])
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """The result of an application. `drift` says what the hidden items show of the judge.
+    """The result of an application. `drift` has the numbers of the checks, for admins; `checked` the words.
 
     `new` and `changed` verdicts were added, `unchanged` ones were there before, `skipped` items have no
-    scores yet. `state` is the experiment with them. Where a file holds several batches, `parts` has the
-    result of each, and `drift` is the worst of theirs.
+    scores yet. `whole` says that every item has scores now. `state` is the experiment with them. Where a file
+    holds several batches, `parts` has the result of each, and `drift` is the worst of theirs.
     """
 
     batch_id: str
@@ -48,6 +69,7 @@ class Applied:
     changed: int
     unchanged: int
     skipped: int
+    whole: bool
     drift: Drift
     state: Judged
     parts: tuple[Applied, ...] = ()
@@ -56,6 +78,11 @@ class Applied:
     def batch_ids(self) -> list[str]:
         """The recorded batches."""
         return [one.batch_id for one in self.parts] or [self.batch_id]
+
+    @property
+    def checked(self) -> CheckWords:
+        """The result of the checks, as a judge may read it."""
+        return check_words(self.drift, whole=self.whole)
 
     @property
     def pending(self) -> int:
@@ -96,7 +123,10 @@ class BatchesRejected(CheckFailed):
 def apply_file(
     settings: Settings, path: str, *, rejudge: bool = False, accept_drift: bool = False
 ) -> Applied:
-    """Apply a judge's file. The same file again changes nothing. Raises CheckFailed for a rejected batch."""
+    """Apply a judge's file. The same file again changes nothing.
+
+    Raises CheckFailed for a rejected or closed batch: Rejected, BatchClosed or, of several, BatchesRejected.
+    """
     file = read_judge_file(path)
     return apply_read(synced_ledger(settings), file, rejudge=rejudge, accept_drift=accept_drift)
 
@@ -105,11 +135,12 @@ def apply_read(
     ledger: Ledger, file: JudgeFile, *, rejudge: bool = False, accept_drift: bool = False
 ) -> Applied:
     """Apply a judge's file that was read, to the batches in this ledger that it was made from."""
-    state, batches = batches_of(ledger, file)
-    filled = check_file(file, *batches, rubric_text=state.rubric.text, scales=state.rubric.scales)
-    for batch in batches:
-        _check_taker(batch, filled)
-    return apply_filled(state, batches, filled, rejudge=rejudge, accept_drift=accept_drift)
+    with one_submission(*file.batch_ids):
+        state, batches = batches_of(ledger, file)
+        filled = check_file(file, *batches, rubric_text=state.rubric.text, scales=state.rubric.scales)
+        for batch in batches:
+            _check_taker(batch, filled)
+        return apply_filled(state, batches, filled, rejudge=rejudge, accept_drift=accept_drift)
 
 
 def batches_of(ledger: Ledger, file: JudgeFile) -> tuple[Judged, list[Batch]]:
@@ -148,7 +179,8 @@ def apply_filled(
 ) -> Applied:
     """Record the answers of a checked file.
 
-    Raises CheckFailed if the gate rejected a batch, after the other batches are recorded.
+    Raises CheckFailed if a batch is rejected or closed, after the other batches are recorded.
+    The caller holds `one_submission` of the batches and has read them within.
     """
     answers = {entry.item_id: entry.answer for entry in filled.entries if entry.answer.scores is not None}
     lines = {entry.item_id: f"{filled.path}:{entry.line}: item {entry.number}" for entry in filled.entries}
@@ -161,7 +193,9 @@ def apply_filled(
         for batch in batches
     ]
     if not rejudge:
-        sorted_out = [_sorted(state, batch, filled.judge, given) for batch, given in by_batch]
+        sorted_out = [
+            _sorted(state, batch, filled.judge, given) for batch, given in by_batch if not batch.is_closed
+        ]
         _check_conflicts([item for one in sorted_out for item in one.conflicts], filled.judge, lines)
     return _apply_each(state, by_batch, filled, lines=lines, rejudge=rejudge, accept_drift=accept_drift)
 
@@ -211,6 +245,7 @@ def _together(done: Sequence[Applied]) -> Applied:
         changed=sum(one.changed for one in done),
         unchanged=sum(one.unchanged for one in done),
         skipped=sum(one.skipped for one in done),
+        whole=all(one.whole for one in done),
         drift=max((one.drift for one in done), key=lambda drift: states.index(drift.state)),
         parts=tuple(done),
     )
@@ -251,10 +286,13 @@ def apply_answers(
     accept_drift: bool = False,
     mark_runs: bool = True,
 ) -> Applied:
-    """Add a judge's answers for a batch. `lines` says for each item where its answer stands, for messages.
+    """Add a judge's answers to a batch. `lines` names the place of each item's answer, for messages.
 
+    Raises Rejected where the checks reject them, and records the rejection; BatchClosed for a closed batch.
     With `mark_runs` False the caller marks the runs later.
     """
+    if batch.is_closed:
+        raise closed(batch.batch_id)
     sorted_out = _sorted(state, batch, judge, answers)
     if not rejudge:
         _check_conflicts(sorted_out.conflicts, judge, lines)
@@ -267,11 +305,12 @@ def apply_answers(
         accept_drift=accept_drift,
     )
     if drift.state == "reject":
-        raise CheckFailed(f"batch {batch.batch_id} is rejected and nothing of it is recorded. {drift.reason}")
+        raise _rejected(state, batch, judge, answers, drift)
     application = sorted_out.application(drift)
     if application is not None:
         state.ledger.commit(batch, application)
     state = _marked(state) if mark_runs else _with(state, batch, application)
+    left = {item.id for item in batch.items} - answers.keys() - scored_items(state, batch.batch_id, judge.id)
     return Applied(
         batch_id=batch.batch_id,
         experiment=state.experiment,
@@ -279,7 +318,8 @@ def apply_answers(
         new=sorted_out.new,
         changed=len(sorted_out.conflicts),
         unchanged=sorted_out.unchanged,
-        skipped=len(batch.items) - len(answers),
+        skipped=len(left),
+        whole=not left,
         drift=drift,
         state=state,
     )
@@ -318,6 +358,26 @@ def _with(state: Judged, batch: Batch, application: Application | None) -> Judge
     )
 
 
+def _rejected(
+    state: Judged, batch: Batch, judge: Judge, answers: Mapping[str, Answer], drift: Drift
+) -> Rejected:
+    """Record a rejected submission. The same scores again are recorded and counted once."""
+    rejection = Rejection(
+        rejection_id=submission_id(batch.batch_id, answers),
+        judge=judge,
+        at_ms=time.time_ns() // 1_000_000,
+        reason=drift.reason,
+        drift_z=drift.z,
+        shift=drift.shift,
+        foils_failed=drift.foils_failed,
+    )
+    known = rejection.rejection_id in {one.rejection_id for one in batch.rejections}
+    if not known:
+        state.ledger.reject(batch, rejection)
+        batch = replace(batch, rejections=(*batch.rejections, rejection))
+    return Rejected(batch.batch_id, closes=batch.is_closed, reason=drift.reason)
+
+
 def _marked(state: Judged) -> Judged:
     """The experiment as the ledger has it now, with its runs marked by that.
 
@@ -348,7 +408,9 @@ class _Sorted:
         self._now_ms = max([time.time_ns() // 1_000_000, *(one.at_ms + 1 for one in state.verdicts)])
         self._before = _verdicts_of(state, judge, adjudicated=batch.purpose == "adjudicate")
         self._hidden_before = _hidden_of(batch, judge)
+        self._remarks_before = _remarks_of(batch, judge)
         self._hidden: dict[str, Mapping[str, float]] = {}
+        self._remarks: dict[str, Mapping[str, object]] = {}
         self._verdicts: list[Verdict] = []
         self.conflicts: list[Item] = []
         self.unchanged = 0
@@ -358,7 +420,7 @@ class _Sorted:
         if item.role == "real":
             self._add_verdict(item, answer, answer.scores)
         else:
-            self._add_hidden(item, answer.scores)
+            self._add_hidden(item, answer, answer.scores)
 
     def _add_verdict(self, item: Item, answer: Answer, scores: Mapping[str, float]) -> None:
         before = self._before.get(item.candidate)
@@ -380,14 +442,18 @@ class _Sorted:
             self.conflicts.append(item)
         self._verdicts.append(verdict)
 
-    def _add_hidden(self, item: Item, scores: Mapping[str, float]) -> None:
+    def _add_hidden(self, item: Item, answer: Answer, scores: Mapping[str, float]) -> None:
+        """As for a verdict, remarks included: the counts must not tell hidden items from real ones."""
         before = self._hidden_before.get(item.id)
-        if before is not None and dict(before) == dict(scores):
+        remarks = _remarks(answer)
+        same = before is not None and dict(before) == dict(scores)
+        if same and self._remarks_before.get(item.id, {}) == remarks:
             self.unchanged += 1
             return
-        if before is not None:
+        if before is not None and not same:
             self.conflicts.append(item)
         self._hidden[item.id] = dict(scores)
+        self._remarks[item.id] = remarks
 
     @property
     def is_new(self) -> bool:
@@ -402,6 +468,10 @@ class _Sorted:
     def hidden_so_far(self) -> dict[str, Mapping[str, float]]:
         return {**self._hidden_before, **self._hidden}
 
+    def _stores_remarks(self, item_id: str) -> bool:
+        """Whether a hidden item's remarks are stored: empty ones only to take back earlier ones."""
+        return bool(self._remarks[item_id]) or item_id in self._remarks_before
+
     def application(self, drift: Drift) -> Application | None:
         """What is to be committed; None where there is nothing new."""
         if not self.is_new:
@@ -415,12 +485,17 @@ class _Sorted:
             [[one.candidate, dict(one.scores), one.overlong, one.note] for one in verdicts],
             {item_id: dict(scores) for item_id, scores in self._hidden.items()},
         ]
+        remarks = {
+            item_id: remark for item_id, remark in self._remarks.items() if self._stores_remarks(item_id)
+        }
+        named += [remarks] if remarks else []
         return Application(
             application_id=content_hash(named)[:16],
             judge=self._judge,
             at_ms=self._now_ms,
             verdicts=verdicts,
             hidden=dict(self._hidden),
+            remarks=remarks,
             drift_z=drift.z,
             shift=drift.shift,
             drift_accepted=drift.accepted,
@@ -447,6 +522,20 @@ def _hidden_of(batch: Batch, judge: Judge) -> dict[str, Mapping[str, float]]:
     for one in sorted(batch.applications, key=lambda one: one.at_ms):
         if (one.judge.id, one.judge.kind) == (judge.id, judge.kind):
             found |= one.hidden
+    return found
+
+
+def _remarks(answer: Answer) -> dict[str, object]:
+    """What an answer has beside its scores."""
+    given = {"overlong": answer.overlong, "note": answer.note}
+    return {name: value for name, value in given.items() if value not in {None, ""}}
+
+
+def _remarks_of(batch: Batch, judge: Judge) -> dict[str, Mapping[str, object]]:
+    found: dict[str, Mapping[str, object]] = {}
+    for one in sorted(batch.applications, key=lambda one: one.at_ms):
+        if (one.judge.id, one.judge.kind) == (judge.id, judge.kind):
+            found |= one.remarks
     return found
 
 

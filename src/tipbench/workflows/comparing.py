@@ -165,7 +165,7 @@ def _report(
     slow, hosts = too_slow(groups, max_latency_ms), hosts_of(state.runs)
     fast = {name: some for name, some in groups.items() if name not in slow}
     rows = [row for row in _rows(state, kind, state.rubric) if row[:2] not in slow]
-    facts = facts_of(state, fast, state.scores(kind), rows)
+    facts = facts_of(state, fast, state.scores(kind), rows, overlong=state.overlong(kind))
     board = _counted(_ranked(rows, groups, advise=not caution), facts)
     lowest, highest = bounds_of(state)
     return Report(
@@ -203,7 +203,12 @@ def _rows(
     A combination that fails always would else stand first, alone with a score.
     """
     rows = cell_rows(
-        state.runs, state.scores(kind), rubric=rubric, tips_per_cell=state.tips_per_cell, names=names
+        state.runs,
+        state.scores(kind),
+        rubric=rubric,
+        overlong=state.overlong(kind),
+        tips_per_cell=state.tips_per_cell,
+        names=names,
     )
     return rows if kind else [row for row in rows if row[3] is None]
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, NotFound
 from tipbench.judge.agreement import agreement, wide_gap
-from tipbench.judge.blocks import blocks_of, wanted_blocks
-from tipbench.judge.candidates import candidate_key
+from tipbench.judge.attempts import closed_to, hidden_texts, real_candidates
+from tipbench.judge.blocks import blocks_of, unseen_first, wanted_blocks
+from tipbench.judge.candidates import candidate_key, normalised
 from tipbench.judge.compose import Pool, anchors_shown, compose, compose_all
 from tipbench.judge.filled_file import LARGEST_BYTES
 from tipbench.judge.judge_file import file_text
@@ -20,12 +21,13 @@ from tipbench.judge.verdicts import judged
 from tipbench.records import Batch, Judge
 from tipbench.workflows.anchoring import anchors_of
 from tipbench.workflows.applying import mark, read_judge_file
+from tipbench.workflows.judge_replies import closed, no_other_texts
 from tipbench.workflows.judged import PEOPLE, judged_experiment, read_judged, suite_of
 from tipbench.workflows.recording import synced_ledger
 from tipbench.workflows.whole_files import check_free, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tipbench.judge.blocks import Block
     from tipbench.records import JudgeKind, Purpose
@@ -211,6 +213,8 @@ def export_again(
             f"batch {batch_id} was made under another text of the rubric {batch.rubric_id!r} and cannot be "
             "applied any more; export a new one"
         )
+    if batch.is_closed:
+        raise closed(batch_id)
     check_free(Path(out), force=force)
     judge = Judge(id=batch.judge, kind=kind) if batch.judge else None
     _write(Path(out), batch_file(found, batch, judge=judge), [batch])
@@ -249,8 +253,44 @@ def take_batches(settings: Settings, order: Order) -> Taken:
         raise NotFound(_nothing_left(state, suite, order))
     left = _keys(blocks) | _candidates(held)
     held = held if order.every else held[:1]
-    new = list(_batches(state, suite, blocks, order)) if blocks and (order.every or not held) else []
+    new = _new_batches(state, suite, blocks, order) if blocks and (order.every or not held) else []
     return Taken(state=state, held=tuple(held), new=tuple(new), left=len(left - _candidates([*held, *new])))
+
+
+def _new_batches(state: Judged, suite: Suite, blocks: list[Block], order: Order) -> list[Batch]:
+    """New batches for the judge, with no hidden text of a closed batch of that judge.
+
+    Candidates that the judge saw in a closed batch come last: among them the new hidden texts stand out. The
+    list ends where the suite has no other texts to check a batch with; BatchClosed if that is the first one.
+    """
+    closed_batches = closed_to(state.ledger.rejected_batches(), order.judge)
+    here = [one for one in closed_batches if one.experiment == state.experiment]
+    replaced = {one.replaces for one in state.batches}
+    to_replace = [one for one in here if one.batch_id not in replaced and one.purpose == order.purpose]
+    withheld = hidden_texts(closed_batches)
+    found: list[Batch] = []
+    for batch in _batches(state, suite, unseen_first(blocks, real_candidates(here)), order, withheld):
+        if closed_batches and not _is_checked(batch, suite, withheld, anyway=not here):
+            if found:
+                break
+            raise no_other_texts((here or closed_batches)[-1].batch_id)
+        found.append(replace(batch, replaces=to_replace.pop(0).batch_id) if to_replace else batch)
+    return found
+
+
+def _is_checked(batch: Batch, suite: Suite, withheld: Collection[str], *, anyway: bool) -> bool:
+    """Whether a new batch has anchors, or lacks them for another reason than that they are withheld.
+
+    A suite that has no anchors at all has no others either, unless the judge's closed batch is of another
+    experiment (`anyway`).
+    """
+    if any(item.role == "anchor" for item in batch.items):
+        return True
+    anchors = anchors_of(suite)
+    kept = [one for one in anchors if normalised(one.text) not in withheld]
+    if not kept:
+        return anyway and not anchors
+    return not any(one.scenario_id in batch.contexts and one not in kept for one in anchors)
 
 
 def _held(state: Judged, suite: Suite, order: Order) -> list[Batch]:
@@ -332,9 +372,13 @@ def _taken_by_others(state: Judged, order: Order) -> set[str]:
 
 
 def _alike(state: Judged, order: Order) -> list[Batch]:
-    """The batches of the order's purpose under the rubric that counts."""
+    """The batches of the order's purpose under the rubric that counts, without those that are closed."""
     wanted = (order.purpose, state.rubric.hash)
-    return [batch for batch in state.batches if (batch.purpose, batch.rubric_hash) == wanted]
+    return [
+        batch
+        for batch in state.batches
+        if (batch.purpose, batch.rubric_hash) == wanted and not batch.is_closed
+    ]
 
 
 def _disputed(state: Judged) -> set[str]:
@@ -358,12 +402,15 @@ def _texts(state: Judged, keys: set[str]) -> Iterable[tuple[str, str]]:
                 yield run.scenario_id, text
 
 
-def _batches(state: Judged, suite: Suite, blocks: list[Block], order: Order) -> Iterator[Batch]:
+def _batches(
+    state: Judged, suite: Suite, blocks: list[Block], order: Order, withheld: frozenset[str]
+) -> Iterator[Batch]:
     pool = Pool(
         contexts={scenario.id: scenario.described for scenario in suite.scenarios},
         scales=state.rubric.scales,
         anchors=anchors_of(suite),
         candidates=[(run.scenario_id, text) for run in state.runs for text in slot_texts(run)],
+        withheld=withheld,
     )
     key, rng, recent = secrets.token_bytes(32), secrets.SystemRandom(), anchors_shown(state.batches)
     blank = _blank(state, order)

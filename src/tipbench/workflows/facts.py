@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tipbench.compare.report import Facts, Shown
 from tipbench.compare.scores import Combination
 from tipbench.judge.candidates import candidate_key
-from tipbench.judge.scoring import labels, reply_problem, slot_texts, slot_values
+from tipbench.judge.scoring import BY_CODE, is_overlong, labels, reply_problem, slot_texts, slot_values
 from tipbench.judge.verdicts import under
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.workflows.places import one_speed, speeds_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tipbench.workflows.judged import Judged
 
     Scores = Mapping[str, Mapping[str, float]]
+    Flags = Mapping[str, bool]
 
 
 def combinations(runs: Iterable[Run]) -> dict[Combination, list[Run]]:
@@ -38,15 +39,26 @@ def combinations(runs: Iterable[Run]) -> dict[Combination, list[Run]]:
 
 
 def facts_of(
-    state: Judged, groups: Mapping[Combination, Sequence[Run]], scores: Scores, rows: Sequence[Row]
+    state: Judged,
+    groups: Mapping[Combination, Sequence[Run]],
+    scores: Scores,
+    rows: Sequence[Row],
+    *,
+    overlong: Flags = BY_CODE,
 ) -> dict[Combination, Facts]:
-    """The facts on each combination. `rows` are those that were ranked, `scores` those that counted."""
+    """The facts on each combination. `rows` are those that were ranked, `scores` those that counted.
+
+    `overlong` has the flags that judges set, by candidate.
+    """
     notes = _judges_notes(state)
     values: dict[Combination, dict[str, float]] = {}
     for model, prompt, scenario, value in rows:
         if value is not None:
             values.setdefault(Combination(model, prompt), {})[scenario] = value
-    return {name: _facts(state, runs, scores, notes, values.get(name, {})) for name, runs in groups.items()}
+    return {
+        name: _facts(state, runs, scores, notes, values.get(name, {}), overlong=overlong)
+        for name, runs in groups.items()
+    }
 
 
 def _facts(
@@ -55,8 +67,10 @@ def _facts(
     scores: Scores,
     notes: Mapping[str, tuple[str, ...]],
     by_scenario: Mapping[str, float],
+    *,
+    overlong: Flags,
 ) -> Facts:
-    shown = tuple(one for run in runs for one in _shown(state, run, scores, notes))
+    shown = tuple(one for run in runs for one in _shown(state, run, scores, overlong, notes))
     counting = state.tips_per_cell or len(shown)
     given = [one for one in shown if one.scores and one.slot < counting]
     memory = [run.metrics["memory_bytes"] for run in runs if "memory_bytes" in run.metrics]
@@ -88,13 +102,15 @@ def _scale_mean(given: Sequence[Shown], name: str) -> float:
     return fmean(fmean(values) for values in by_scenario.values())
 
 
-def _shown(state: Judged, run: Run, scores: Scores, notes: Mapping[str, tuple[str, ...]]) -> list[Shown]:
+def _shown(
+    state: Judged, run: Run, scores: Scores, overlong: Flags, notes: Mapping[str, tuple[str, ...]]
+) -> list[Shown]:
     problem = reply_problem(run)
     texts = [one.text for one in run.candidates[: run.n_tips]] if problem else slot_texts(run)
     keys = [candidate_key(run.scenario_id, text) for text in texts]
     scores = {} if problem else scores
     shown = []
-    for slot, value in enumerate(slot_values(run, scores, rubric=state.rubric)):
+    for slot, value in enumerate(slot_values(run, scores, rubric=state.rubric, overlong=overlong)):
         held = slot < len(texts)
         shown.append(
             Shown(
@@ -104,7 +120,7 @@ def _shown(state: Judged, run: Run, scores: Scores, notes: Mapping[str, tuple[st
                 text=texts[slot] if held else "",
                 value=value,
                 scores=scores.get(keys[slot], {}) if held else {},
-                overlong=held and state.rubric.is_overlong(texts[slot]),
+                overlong=held and is_overlong(run, texts[slot], rubric=state.rubric, overlong=overlong),
                 problem=problem,
                 notes=notes.get(keys[slot], ()) if held else (),
             )

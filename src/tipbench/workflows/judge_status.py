@@ -13,7 +13,7 @@ from tipbench.judge.verdicts import under, wanted
 from tipbench.workflows.judged import PEOPLE, judged_experiment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tipbench.judge.gate import Point
     from tipbench.records import Batch, Judge, Verdict
@@ -58,6 +58,31 @@ class OpenBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RejectedSubmission:
+    """One submission that the checks rejected, with the numbers."""
+
+    judge: str
+    at_ms: int
+    reason: str
+    drift_z: float | None
+    shift: float | None
+    foils_failed: int
+    forgiven: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectedBatch:
+    """A batch with rejected submissions. `replaced_by` is the batch that was made in its place, if any."""
+
+    batch_id: str
+    judge: str
+    closed: bool
+    replaced_by: str
+    released: int
+    rejections: tuple[RejectedSubmission, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JudgeState:
     """Counts of candidates, each slot of a cell by itself, like the counts of `compare` and `experiments`.
 
@@ -82,6 +107,7 @@ class JudgeState:
     judges: tuple[JudgeStatus, ...]
     agreement: Agreement
     open_batches: tuple[OpenBatch, ...]
+    rejected_batches: tuple[RejectedBatch, ...]
     old_verdicts: int
     notes: tuple[str, ...]
 
@@ -92,6 +118,7 @@ def judge_status(settings: Settings) -> JudgeState:
 
 
 def status_of(state: Judged) -> JudgeState:
+    """How far the judging of an experiment has come."""
     waiting = state.waiting()
     left = sum(map(len, waiting.values()))
     to_people = len(_different(state.waiting(PEOPLE)))
@@ -115,7 +142,8 @@ def status_of(state: Judged) -> JudgeState:
         raced_out=tuple(f"{model} with {prompt}" for model, prompt in sorted(state.out_of_the_race)),
         judges=tuple(_judge_status(state, judge, counting, agreed) for judge in _judges(counting)),
         agreement=agreed,
-        open_batches=tuple(_open_batches(state)),
+        open_batches=open_batches(state),
+        rejected_batches=_rejected_batches(state),
         old_verdicts=len(state.verdicts) - len(counting),
         notes=_notes(state),
     )
@@ -198,13 +226,47 @@ def _compared(state: Judged, judge: Judge) -> Comparison:
     )
 
 
-def _open_batches(state: Judged) -> Iterator[OpenBatch]:
+def open_batches(state: Judged) -> tuple[OpenBatch, ...]:
+    """The batches that were exported, are not closed, and have not come back whole."""
     scored = _scored(state.verdicts)
-    for batch in state.batches:
-        if batch.purpose != "auto" and batch.rubric_hash == state.rubric.hash:
-            found = _how_far(batch, scored)
-            if found.judged < found.items:
-                yield found
+    current = (
+        _how_far(batch, scored)
+        for batch in state.batches
+        if batch.purpose != "auto" and batch.rubric_hash == state.rubric.hash and not batch.is_closed
+    )
+    return tuple(one for one in current if one.judged < one.items)
+
+
+def _rejected_batches(state: Judged) -> tuple[RejectedBatch, ...]:
+    by = {one.replaces: one.batch_id for one in state.batches if one.replaces}
+    return tuple(
+        RejectedBatch(
+            batch_id=batch.batch_id,
+            judge=batch.judge,
+            closed=batch.is_closed,
+            replaced_by=by.get(batch.batch_id, ""),
+            released=len(batch.releases),
+            rejections=_rejections(batch),
+        )
+        for batch in state.batches
+        if batch.rejections
+    )
+
+
+def _rejections(batch: Batch) -> tuple[RejectedSubmission, ...]:
+    counted = {one.rejection_id for one in batch.counted_rejections}
+    return tuple(
+        RejectedSubmission(
+            judge=one.judge.id,
+            at_ms=one.at_ms,
+            reason=one.reason,
+            drift_z=one.drift_z,
+            shift=one.shift,
+            foils_failed=one.foils_failed,
+            forgiven=one.rejection_id not in counted,
+        )
+        for one in batch.rejections
+    )
 
 
 def _scored(verdicts: Sequence[Verdict]) -> Scored:

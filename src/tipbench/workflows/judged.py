@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from tipbench.compare.race import is_settled, raced_out
 from tipbench.errors import BadInput, PinConflict
 from tipbench.judge.scoring import cell_rows, labels
-from tipbench.judge.verdicts import KINDS, choose_ground, counted, judged, marks, pending
+from tipbench.judge.verdicts import (
+    KINDS,
+    choose_ground,
+    counted,
+    judged,
+    marks,
+    overlong_flags,
+    pending,
+)
 from tipbench.records import RubricText
 from tipbench.settings import Settings
 from tipbench.suite import SHIPPED, load_suite
@@ -24,6 +32,7 @@ from tipbench.workflows.remembered_suite import changed_scenarios, remembered_su
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from tipbench.judge.verdicts import OverlongFlag
     from tipbench.records import Batch, JudgeKind, Ledger, Mark, Pin, Run, Verdict
     from tipbench.suite import Rubric, Suite
 
@@ -75,8 +84,30 @@ class Judged:
     def _pooled(self) -> dict[JudgeKind, Mapping[str, Mapping[str, float]]]:
         return {}
 
+    def overlong_flags(self, ground: JudgeKind | None) -> Mapping[str, OverlongFlag]:
+        """By candidate, the `overlong` flags that judges set on this ground, with their names."""
+        if ground is None:
+            return {}
+        if ground not in self._flags:
+            self._flags[ground] = overlong_flags(self.verdicts, rubric_hash=self.rubric.hash, kind=ground)
+        return self._flags[ground]
+
+    @cached_property
+    def _flags(self) -> dict[JudgeKind, Mapping[str, OverlongFlag]]:
+        return {}
+
+    def overlong(self, ground: JudgeKind | None) -> dict[str, bool]:
+        """By candidate, the `overlong` flags that judges set on this ground."""
+        return {key: flag.value for key, flag in self.overlong_flags(ground).items()}
+
     def rows(self, ground: JudgeKind | None) -> list[tuple[str, str, str, float | None]]:
-        return cell_rows(self.runs, self.scores(ground), rubric=self.rubric, tips_per_cell=self.tips_per_cell)
+        return cell_rows(
+            self.runs,
+            self.scores(ground),
+            rubric=self.rubric,
+            overlong=self.overlong(ground),
+            tips_per_cell=self.tips_per_cell,
+        )
 
     @cached_property
     def out_of_the_race(self) -> frozenset[tuple[str, str]]:
@@ -121,6 +152,7 @@ class Judged:
             self.scores(self.ground()),
             rubric=self.rubric,
             waiting=self.waiting(),
+            overlong=self.overlong_flags(self.ground()),
             tips_per_cell=self.tips_per_cell,
         )
         now = {run.run_id: run for run in self.runs}
@@ -148,8 +180,47 @@ class Judged:
         return frozenset(scales | {"composite", "n_judged"})
 
 
+def scored_items(state: Judged, batch_id: str, judge_id: str) -> set[str]:
+    """The ids of a batch's items that a judge of this name has scored, in this batch or in another one."""
+    batch = next(one for one in state.batches if one.batch_id == batch_id)
+    adjudicates = batch.purpose == "adjudicate"
+    candidates = {
+        one.candidate
+        for one in state.verdicts
+        if one.judge.id == judge_id
+        and one.rubric_hash == batch.rubric_hash
+        and one.adjudicated == adjudicates
+    }
+    hidden = {name for one in batch.applications if one.judge.id == judge_id for name in one.hidden}
+    return {item.id for item in batch.items if item.candidate in candidates or item.id in hidden}
+
+
+def is_open(state: Judged, batch: Batch, judge_id: str) -> bool:
+    """Whether this judge can still submit the batch: not closed, and an item of it has no scores."""
+    if batch.is_closed or batch.rubric_hash != state.rubric.hash:
+        return False
+    return not batch.applications or len(scored_items(state, batch.batch_id, judge_id)) < len(batch.items)
+
+
+def as_judge_sees(state: Judged, judge_id: str) -> Judged:
+    """The experiment without what this judge has submitted of batches that are not complete.
+
+    A count of judged candidates that moves with each submitted item would tell hidden items from real ones.
+    """
+    return replace(state, batches=tuple(_without_parts(state, one, judge_id) for one in state.batches))
+
+
+def _without_parts(state: Judged, batch: Batch, judge_id: str) -> Batch:
+    others = tuple(one for one in batch.applications if one.judge.id != judge_id)
+    if batch.judge not in {"", judge_id} or others == batch.applications:
+        return batch
+    return replace(batch, applications=others) if is_open(state, batch, judge_id) else batch
+
+
 def _differs(run: Run, mark: Mark) -> bool:
     if run.judge_pending != mark.judge_pending or mark.rubric is not None:
+        return True
+    if mark.overlong_by not in {None, run.overlong_by}:
         return True
     if mark.metrics == {"n_judged": 0} and "n_judged" not in run.metrics:
         return False  # never judged, and nothing to say about it

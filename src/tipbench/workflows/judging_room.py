@@ -15,20 +15,21 @@ from tipbench.errors import BadInput, CheckFailed, NotFound
 from tipbench.judge.answers import Answer, answer_keys, read_answer
 from tipbench.records import Judge
 from tipbench.workflows.access import NotAllowed
-from tipbench.workflows.applying import apply_answers
+from tipbench.workflows.applying import apply_answers, one_submission
 from tipbench.workflows.desk import JudgesDesk
 from tipbench.workflows.exporting import Order, judged_experiment_of
+from tipbench.workflows.judge_replies import REJECTED_BEFORE, BatchClosed, Rejected, closed
 from tipbench.workflows.judge_status import seconds_each
-from tipbench.workflows.judged import judged_experiment
+from tipbench.workflows.judged import judged_experiment, scored_items
 from tipbench.workflows.judging_names import name_for, named
-from tipbench.workflows.judging_views import applied_told, without_flag
+from tipbench.workflows.judging_views import applied_told
 from tipbench.workflows.service_state import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tipbench.judge.answers import Mistake
-    from tipbench.records import Batch
+    from tipbench.records import Batch, Item
     from tipbench.settings import Settings
     from tipbench.suite.rubric import Scale
     from tipbench.workflows.access import Principal
@@ -73,12 +74,14 @@ class JudgingRoom:
         state = judged_experiment(settings)
         rubric = state.rubric
         given = self._drafts.get(batch.batch_id, who.name)
+        left = _unscored(state, batch)
+        items = [item for item in batch.items if item.id in left]
         return {
             "batch": batch.batch_id,
             "scales": [asdict(scale) for scale in rubric.scales],
             "rubric": rubric.text,
-            "items": [_item(batch, number, given) for number in range(len(batch.items))],
-            "left": _left(given, _ids(batch), rubric.scales),
+            "items": [_item(batch, item, number, given) for number, item in enumerate(items, start=1)],
+            "left": _left(given, left, rubric.scales),
             "seconds_each": seconds_each(state.batches),
             "rejected": self._drafts.rejection(batch.batch_id, who.name),
         }
@@ -106,10 +109,10 @@ class JudgingRoom:
 
     def submit(self, batch_id: str, who: Principal, *, partial: bool) -> dict[str, Any]:
         """Hand the batch in: all of it, or with `partial` what there is. A rejected one keeps its draft."""
-        with self._locks[who.name]:
+        with self._locks[who.name], one_submission(batch_id):
             state, batch = self._read(batch_id, who)
             answers = self._answers(state, batch, who)
-            _check_complete(batch, answers, partial=partial)
+            _check_complete(batch, answers, left=_unscored(state, batch), partial=partial)
             applied = self._applied(state, batch, answers, who)
             self._drafts.delete(batch_id, who.name)
             self._open.pop(batch_id, None)
@@ -143,11 +146,15 @@ class JudgingRoom:
             except (NotFound, BadInput) as error:
                 raise self._without_names(error, state, who) from None
             if all(batch.batch_id != one.batch_id for one in state.batches):
-                self._service.audit(
-                    who, "judge.take", batch.batch_id, f"{len(batch.items)} items of {state.experiment}"
-                )
-        self._remember(batch, desk.rubric().scales)
+                self._audit_taken(state, batch, who)
         return desk, batch
+
+    def _audit_taken(self, state: Judged, batch: Batch, who: Principal) -> None:
+        detail = f"{len(batch.items)} items of {state.experiment}"
+        self._service.audit(who, "judge.take", batch.batch_id, detail)
+        if batch.replaces:
+            self._drafts.delete(batch.replaces, who.name)
+            self._service.audit(who, "judge.replaced", batch.replaces, f"by {batch.batch_id}")
 
     def _without_names(self, error: NotFound | BadInput, state: Judged, who: Principal) -> Exception:
         """The error as a judge may read it: an admin is told by its own words what is to be done."""
@@ -158,8 +165,8 @@ class JudgingRoom:
             return NotFound(str(error).replace(state.experiment, shown).partition("; see `tipbench")[0])
         return BadInput(f"experiment {shown!r} cannot be judged at present; ask an admin to look at it")
 
-    def _remember(self, batch: Batch, scales: Sequence[Scale]) -> _Open:
-        found = _Open(judge=batch.judge, ids=_ids(batch), scales=tuple(scales))
+    def _remember(self, state: Judged, batch: Batch) -> _Open:
+        found = _Open(judge=batch.judge, ids=_unscored(state, batch), scales=tuple(state.rubric.scales))
         self._open[batch.batch_id] = found
         while len(self._open) > _KEPT:
             self._open.popitem(last=False)
@@ -169,9 +176,11 @@ class JudgingRoom:
         found = self._open.get(batch_id)
         if found is None:
             state, batch = self._read(batch_id, who)
-            if batch.applications:
+            if batch.is_closed:
+                raise BatchClosed(closed(batch_id).words)
+            if not _unscored(state, batch):
                 raise _handed_in(batch_id)
-            found = self._remember(batch, state.rubric.scales)
+            found = self._remember(state, batch)
         if found.judge != who.name:
             raise _not_yours(batch_id)
         return found
@@ -189,7 +198,7 @@ class JudgingRoom:
 
     def _answers(self, state: Judged, batch: Batch, who: Principal) -> dict[str, Answer]:
         given = self._drafts.get(batch.batch_id, who.name)
-        if batch.applications and not given:
+        if not given and not _unscored(state, batch):
             raise _handed_in(batch.batch_id)
         ids, scales = _ids(batch), state.rubric.scales
         found = {item: read_answer(answer, scales=scales) for item, answer in given.items() if item in ids}
@@ -198,11 +207,15 @@ class JudgingRoom:
     def _applied(self, state: Judged, batch: Batch, answers: Mapping[str, Answer], who: Principal) -> Applied:
         try:
             return apply_answers(state, batch, _judge(who), answers, lines={})
-        except CheckFailed as error:
-            reason = without_flag(error)
-            self._drafts.reject(batch.batch_id, who.name, reason, now_ms=now_ms())
-            self._service.audit(who, "judge.rejected", batch.batch_id, reason)
-            raise CheckFailed(reason) from None
+        except Rejected as error:
+            self._drafts.reject(batch.batch_id, who.name, REJECTED_BEFORE, now_ms=now_ms())
+            self._service.audit(who, "judge.rejected", batch.batch_id, error.reason)
+            if error.closes:
+                self._open.pop(batch.batch_id, None)
+                self._service.audit(who, "judge.closed", batch.batch_id)
+            raise CheckFailed(error.words) from None
+        except BatchClosed as error:
+            raise BatchClosed(error.words) from None
 
 
 def _judge(who: Principal) -> Judge:
@@ -213,6 +226,12 @@ def _ids(batch: Batch) -> frozenset[str]:
     return frozenset(item.id for item in batch.items)
 
 
+def _unscored(state: Judged, batch: Batch) -> frozenset[str]:
+    """The ids of the items that the batch's judge has not handed in yet."""
+    every = _ids(batch)
+    return every - scored_items(state, batch.batch_id, batch.judge) if batch.applications else every
+
+
 def _not_yours(batch_id: str) -> NotFound:
     return NotFound(f"there is no batch {batch_id!r} of yours")
 
@@ -221,12 +240,11 @@ def _handed_in(batch_id: str) -> NotAllowed:
     return NotAllowed(f"batch {batch_id} was handed in before", status=409)
 
 
-def _item(batch: Batch, place: int, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _item(batch: Batch, item: Item, number: int, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What a judge sees of an item. Its role and all that is behind it stay where they are."""
-    item = batch.items[place]
     return {
         "id": item.id,
-        "number": place + 1,
+        "number": number,
         "scenario": item.scenario_id,
         "context": batch.contexts[item.scenario_id],
         "tip": item.text,
@@ -253,9 +271,11 @@ def _left(given: Mapping[str, Mapping[str, Any]], ids: frozenset[str], scales: S
     return len(ids) - len(complete)
 
 
-def _check_complete(batch: Batch, answers: Mapping[str, Answer], *, partial: bool) -> None:
-    left = len(batch.items) - len(answers)
+def _check_complete(
+    batch: Batch, answers: Mapping[str, Answer], *, left: frozenset[str], partial: bool
+) -> None:
+    missing = len(left - answers.keys())
     if not answers:
         raise BadInput(f"nothing in batch {batch.batch_id} is scored yet")
-    if left and not partial:
-        raise BadInput(f"{left} of {len(batch.items)} items of batch {batch.batch_id} are not scored yet")
+    if missing and not partial:
+        raise BadInput(f"{missing} of {len(batch.items)} items of batch {batch.batch_id} are not scored yet")

@@ -6,15 +6,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tipbench.judge.agreement import agreement
-from tipbench.workflows.judge_status import judge_status
-from tipbench.workflows.judged import PEOPLE
+from tipbench.workflows.judge_status import open_batches, status_of
+from tipbench.workflows.judged import PEOPLE, as_judge_sees, is_open, judged_experiment, read_judged
 from tipbench.workflows.judging_names import name_for, named
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tipbench.errors import CheckFailed
     from tipbench.judge.agreement import Agreement
     from tipbench.records import Batch, ExperimentSummary, Ledger
     from tipbench.workflows.access import Principal
@@ -23,17 +22,15 @@ if TYPE_CHECKING:
     from tipbench.workflows.service_state import Service
 
 
-# A judge cannot take this way out: a person at the command line can.
-_FLAG = ", or accept it with --accept-drift"
-
-
 def to_judge(service: Service, who: Principal) -> list[dict[str, Any]]:
     """The experiments with something to judge, or with a batch that the judge has not handed in."""
     ledger = synced_ledger(service.settings())
     found = []
     for entry in ledger.experiments():
         batches = _counting(ledger, entry.name)
-        waits, begun = _waiting(entry, batches), _open_batch(batches, who)
+        waits, begun = _waiting(entry, batches), _open_batch(ledger, batches, who)
+        if begun and waits:
+            waits = _shown_waiting(ledger, entry, batches, who)
         if waits or begun:
             told = {"rubric": entry.rubric_id, "cells": entry.done, "cells_pending": waits}
             name = name_for(service, ledger, entry.name, who)
@@ -53,21 +50,30 @@ def _waiting(entry: ExperimentSummary, batches: Sequence[Batch]) -> int:
     return entry.pending if any(one.judge.kind in PEOPLE for one in applied) else entry.done
 
 
-def _open_batch(batches: Sequence[Batch], who: Principal) -> str | None:
+def _open_batch(ledger: Ledger, batches: Sequence[Batch], who: Principal) -> str | None:
     """The batch that the judge would be given again."""
-    mine = [
-        batch.batch_id
-        for batch in batches
-        if batch.judge == who.name and batch.purpose != "auto" and not batch.applications
-    ]
-    return mine[-1] if mine else None
+    mine = [batch for batch in batches if batch.judge == who.name and batch.purpose != "auto"]
+    if any(batch.applications and not batch.is_closed for batch in mine):
+        state = read_judged(ledger, mine[0].experiment)
+        mine = [batch for batch in mine if is_open(state, batch, who.name)]
+    else:
+        mine = [batch for batch in mine if not batch.is_closed]
+    return mine[-1].batch_id if mine else None
+
+
+def _shown_waiting(ledger: Ledger, entry: ExperimentSummary, batches: Sequence[Batch], who: Principal) -> int:
+    """As `_waiting`, without what this judge has submitted of a batch that is not complete."""
+    if who.role == "admin" or not any(one.applications for one in batches if one.judge == who.name):
+        return _waiting(entry, batches)
+    return len(as_judge_sees(read_judged(ledger, entry.name), who.name).waiting(PEOPLE))
 
 
 def status_for(service: Service, experiment: str, who: Principal) -> dict[str, Any]:
     """How far judging has come. A judge is told nothing of other judges, and no name of a model."""
     settings = service.settings({"experiment": named(service, experiment, who)})
-    found = judge_status(settings)
     everything = who.role == "admin"
+    state = judged_experiment(settings)
+    found = status_of(state if everything else as_judge_sees(state, who.name))
     name = name_for(service, synced_ledger(settings), found.experiment, who)
     return {
         "experiment": name,
@@ -81,10 +87,13 @@ def status_for(service: Service, experiment: str, who: Principal) -> dict[str, A
         "settled": found.settled,
         "raced_out": list(found.raced_out) if everything else [],
         "judges": [
-            _judge(one) for one in found.judges if everything or (one.judge.id, one.judge.kind) == _me(who)
+            _judge(one, everything=everything)
+            for one in found.judges
+            if everything or (one.judge.id, one.judge.kind) == _me(who)
         ],
         "agreement": agreement_told(found.agreement),
-        "open_batches": [asdict(one) for one in found.open_batches if everything or one.judge == who.name],
+        "open_batches": [asdict(one) for one in open_batches(state) if everything or one.judge == who.name],
+        "rejected_batches": [asdict(one) for one in found.rejected_batches] if everything else [],
         "old_verdicts": found.old_verdicts,
         "notes": list(found.notes),
     }
@@ -94,7 +103,8 @@ def _me(who: Principal) -> tuple[str, str]:
     return who.name, who.kind
 
 
-def _judge(one: JudgeStatus) -> dict[str, Any]:
+def _judge(one: JudgeStatus, *, everything: bool) -> dict[str, Any]:
+    """One judge. The drift chart has numbers about the hidden items, so only an admin gets it."""
     return {
         "id": one.judge.id,
         "kind": one.judge.kind,
@@ -103,7 +113,7 @@ def _judge(one: JudgeStatus) -> dict[str, Any]:
         "last_ms": one.last_ms,
         "objections": one.objections,
         "severity": one.severity,
-        "chart": [asdict(point) | {"beyond": point.beyond} for point in one.chart],
+        "chart": [asdict(point) | {"beyond": point.beyond} for point in one.chart] if everything else [],
         "trusted_alone": None if one.compared is None else one.compared.passes,
     }
 
@@ -117,14 +127,12 @@ def agreement_told(found: Agreement) -> dict[str, Any]:
     }
 
 
-def without_flag(error: CheckFailed) -> str:
-    """Why a batch was rejected, for who is not at a command line."""
-    return str(error).replace(_FLAG, "")
-
-
 def applied_told(applied: Applied, *, experiment: str) -> dict[str, Any]:
-    """What came of a batch; it is in, so nothing that is told can change a score any more."""
-    state = applied.state
+    """The result of a submission, as a judge may read it.
+
+    A part of a batch moves no count of candidates: that would tell hidden items from real ones.
+    """
+    state = applied.state if applied.whole else as_judge_sees(applied.state, applied.judge)
     agreed = agreement(
         state.verdicts, rubric_hash=state.rubric.hash, scales=state.rubric.scales, kinds=PEOPLE
     )
@@ -137,7 +145,7 @@ def applied_told(applied: Applied, *, experiment: str) -> dict[str, Any]:
         "changed": applied.changed,
         "unchanged": applied.unchanged,
         "skipped": applied.skipped,
-        "cells_pending": applied.pending,
-        "drift": asdict(applied.drift),
+        "cells_pending": len(state.waiting()),
+        "drift": asdict(applied.checked),
         "agreement": agreement_told(agreed),
     }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tipbench.errors import NotFound
 from tipbench.judge.candidates import candidate_key
+from tipbench.judge.scoring import is_failure
 from tipbench.workflows.browse import one_run, runs_in
-from tipbench.workflows.judged import judged_experiment
+from tipbench.workflows.judged import judged_experiment, read_judged
+from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
+    from tipbench.judge.verdicts import OverlongFlag
     from tipbench.records import Candidate, Run, Verdict
     from tipbench.settings import Settings
     from tipbench.workflows.judged import Judged
@@ -73,10 +76,34 @@ def run_in_full(settings: Settings, run_id: str) -> dict[str, Any]:
     }
 
 
+def with_judges_flags(settings: Settings, run: Run) -> Run:
+    """The run, with the `overlong` flags of its candidates as they count in the composite."""
+    state = read_judged(synced_ledger(settings), run.experiment)
+    flags = [_judges_flag(state, run, one) for one in run.candidates]
+    counted = (
+        one if flag is None else replace(one, overlong=flag.value)
+        for one, flag in zip(run.candidates, flags, strict=True)
+    )
+    return replace(run, candidates=tuple(counted))
+
+
+def _judges_flag(state: Judged, run: Run, candidate: Candidate) -> OverlongFlag | None:
+    """The `overlong` flag that judges set for a candidate; None where the code's flag counts."""
+    if is_failure(run):
+        return None
+    return state.overlong_flags(state.ground()).get(candidate_key(run.scenario_id, candidate.text))
+
+
 def _candidate(state: Judged, run: Run, candidate: Candidate) -> dict[str, Any]:
     key = candidate_key(run.scenario_id, candidate.text)
     verdicts = [_verdict(state, one) for one in state.verdicts if one.candidate == key]
-    return {"text": candidate.text, "overlong": candidate.overlong, "verdicts": verdicts}
+    flag = _judges_flag(state, run, candidate)
+    return {
+        "text": candidate.text,
+        "overlong": flag.value if flag else candidate.overlong,
+        "overlong_by": ", ".join(flag.by) if flag else "code",
+        "verdicts": verdicts,
+    }
 
 
 def _verdict(state: Judged, one: Verdict) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tipbench.errors import (
     Unavailable,
 )
 from tipbench.judge.candidates import candidate_key
-from tipbench.judge.scoring import slot_texts, slot_values
+from tipbench.judge.scoring import is_overlong, slot_texts, slot_values
 from tipbench.ledger.locks import file_lock
 from tipbench.ledger.shipments import model_name
 from tipbench.records import Shipped
@@ -352,14 +352,16 @@ def _judged_tips(state: Judged, now: Shipped) -> dict[str, list[str]]:
     Left out is what nobody judged, what is overlong, and what is worth no more than a failure.
     """
     rubric = state.rubric
-    scores = state.scores(now.ground)
+    scores, flags = state.scores(now.ground), state.overlong(now.ground)
     worth: dict[str, dict[str, tuple[float, str]]] = {}
     for run in state.runs:
         if (run.digest, run.prompt_hash) != (now.digest, now.prompt_hash):
             continue
         of_scenario = worth.setdefault(run.scenario_id, {})
-        for text, value in zip(slot_texts(run), slot_values(run, scores, rubric=rubric), strict=False):
-            if value is not None and value > rubric.failure and not rubric.is_overlong(text):
+        values = slot_values(run, scores, rubric=rubric, overlong=flags)
+        for text, value in zip(slot_texts(run), values, strict=False):
+            overlong = is_overlong(run, text, rubric=rubric, overlong=flags)
+            if value is not None and value > rubric.failure and not overlong:
                 of_scenario.setdefault(candidate_key(run.scenario_id, text), (value, text))
     return {name: _best(found.values()) for name, found in worth.items()}
 

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 from tipbench.errors import BadInput, CheckFailed, NotFound
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.workflows.access import NotAllowed
-from tipbench.workflows.applying import BatchesRejected, apply_filled, batches_of
+from tipbench.workflows.applying import BatchesRejected, apply_filled, batches_of, one_submission
+from tipbench.workflows.judge_replies import BatchClosed, Rejected
 from tipbench.workflows.judging_names import name_for
-from tipbench.workflows.judging_views import applied_told, without_flag
+from tipbench.workflows.judging_views import applied_told
 from tipbench.workflows.recording import synced_ledger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tipbench.judge.filled_file import FilledFile, JudgeFile
     from tipbench.records import Batch, Ledger
     from tipbench.workflows.access import Principal
@@ -32,24 +35,39 @@ def apply_upload(service: Service, data: bytes, *, who: Principal | None, ip: st
     file = read_file(data, path=NAME)
     ledger = synced_ledger(service.settings())
     only = who.name if who is not None and who.role == "judge" else None
-    state, batches = _found(ledger, file, only)
-    filled = check_file(file, *batches, rubric_text=state.rubric.text, scales=state.rubric.scales)
-    for batch in batches:
-        _check_judge(batch, filled, who)
+    with one_submission(*file.batch_ids):
+        state, batches = _found(ledger, file, only)
+        filled = check_file(file, *batches, rubric_text=state.rubric.text, scales=state.rubric.scales)
+        for batch in batches:
+            _check_judge(batch, filled, who)
+        applied = _applied(service, state, batches, filled, who=who, ip=ip)
+    _came_in(service, who, applied, ip=ip)
+    name = state.experiment if who is None else name_for(service, ledger, state.experiment, who)
+    return applied_told(applied, experiment=name)
+
+
+def _applied(
+    service: Service,
+    state: Judged,
+    batches: Sequence[Batch],
+    filled: FilledFile,
+    *,
+    who: Principal | None,
+    ip: str,
+) -> Applied:
     try:
-        applied = apply_filled(state, batches, filled)
+        return apply_filled(state, batches, filled)
     except BatchesRejected as error:
         for batch_id, one in error.rejected.items():
             _audit_rejection(service, who, batch_id, filled, one, ip=ip)
         if error.applied is not None:
             _came_in(service, who, error.applied, ip=ip)
-        raise CheckFailed(without_flag(error)) from None
-    except CheckFailed as error:
+        raise
+    except Rejected as error:
         _audit_rejection(service, who, batches[0].batch_id, filled, error, ip=ip)
-        raise CheckFailed(without_flag(error)) from None
-    _came_in(service, who, applied, ip=ip)
-    name = state.experiment if who is None else name_for(service, ledger, state.experiment, who)
-    return applied_told(applied, experiment=name)
+        raise CheckFailed(error.words) from None
+    except BatchClosed as error:
+        raise BatchClosed(error.words) from None
 
 
 def _way(who: Principal | None) -> str:
@@ -59,7 +77,13 @@ def _way(who: Principal | None) -> str:
 def _audit_rejection(
     service: Service, who: Principal | None, batch_id: str, filled: FilledFile, error: CheckFailed, *, ip: str
 ) -> None:
-    service.audit(who, f"{_way(who)}.rejected", batch_id, f"by {filled.judge.id}: {error}", ip=ip)
+    """Record a rejection with its numbers. A submission of a batch that was closed before is none."""
+    if not isinstance(error, Rejected):
+        return
+    detail = f"by {filled.judge.id}: {error.reason}"
+    service.audit(who, f"{_way(who)}.rejected", batch_id, detail, ip=ip)
+    if error.closes:
+        service.audit(who, f"{_way(who)}.closed", batch_id, f"by {filled.judge.id}", ip=ip)
 
 
 def _came_in(service: Service, who: Principal | None, applied: Applied, *, ip: str) -> None:

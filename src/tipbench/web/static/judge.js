@@ -293,7 +293,11 @@ async function submit() {
     strokes.end();
     location.assign(part("judge", experiment, "result"));
   } catch (problem) {
+    // After three rejections the judge's batch is another one, or there is none.
+    if (problem.code === "closed") return ended(problem.message);
     if (problem.code === "rejected") {
+      const now = await ask("GET", part("api", "judge", experiment, "batch")).catch(() => null);
+      if (now?.batch !== strokes.batch) return ended(problem.message);
       rejected = problem.message;
       reviewing = false;
     }
