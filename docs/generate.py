@@ -100,7 +100,8 @@ def _param(row: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of the table
         "type": [*_TYPES[type(default)], "null"],
     }
     if is_list:
-        schema |= {"items": {"type": "string"}, "minItems": 1, "minLength": 1}
+        least = min(1, len(default))  # a list that is empty by default may be empty
+        schema |= {"items": {"type": "string"}, "minItems": least, "minLength": least}
     if isinstance(check, Bounds):
         schema["minimum"] = check.least
         schema |= {"maximum": check.most} if math.isfinite(check.most) else {}
