@@ -38,6 +38,7 @@ _TEXTS = [
     f"Write down the first step of the report, then work on it for {n} minutes." for n in (5, 10, 15, 20, 25)
 ]
 TIPS = json.dumps(_TEXTS)
+_NO_LIMIT = 10**9
 _NS_PER_TOKEN = 1_000_000 // 6
 _KINDS = {"/api/show": "ShowRequest", "/api/generate": "GenerateRequest", "/api/chat": "ChatRequest"}
 
@@ -78,6 +79,7 @@ class StandIn:
     `stall`, `garbage`, `error-line`, `length`, `absurd` or `full-context`. `busy` says how many of the next
     requests to a path are answered 503. A `reply` is sent as it is: only the default reply obeys a schema.
     `amend(body, last)` returns the last object of each chat reply; one with an `error` is answered 400.
+    Without `limits` no prompt is too long for the host, unless `amend` refuses it.
     Requests to the path `silent_on` that do not unload are never answered; once there was a request to the
     path `silent_from`, no request is.
     """
@@ -85,6 +87,7 @@ class StandIn:
     models: list[FakeModel]
     latency_s: float = 0.0
     generation: Generation = "0.17"
+    limits: bool = True
     reply: str = TIPS
     fault: Fault = lambda _number, _body: None
     unloads: bool = True
@@ -344,8 +347,9 @@ class _Connection:
             await self.lines([], raw=b'["not", "an", "object"]\n')
             return
         options = body.get("options") or {}
-        n_prompt = fitting_prompt(body, num_ctx=num_ctx, generation=self.host.generation)
-        room = None if body.get("shift", True) else num_ctx - n_prompt + 1
+        limit = num_ctx if self.host.limits else _NO_LIMIT
+        n_prompt = fitting_prompt(body, num_ctx=limit, generation=self.host.generation)
+        room = None if body.get("shift", True) else limit - n_prompt + 1
         reply = cut_reply(self.text(body), options=options, room=room)
         n_tokens = max(1, len(reply.tokens))
         head = {"model": body["model"], "created_at": _now()}

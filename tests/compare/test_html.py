@@ -170,19 +170,19 @@ def test_what_was_not_run_or_judged_is_said_so() -> None:
 
 
 def test_candidates_carry_what_the_judges_made_of_them() -> None:
-    """Texts with scores, values and notes; what is empty, overlong, failed or unjudged is marked."""
+    """Texts with scores, values and notes; what is empty, overlong, truncated or unjudged is marked."""
     shown = (
         Shown(scenario="s", repeat=0, slot=0, text="Go.", value=11.5, scores={"tone": 4.5}, notes=("Kind.",)),
         Shown(scenario="s", repeat=0, slot=1, text="", value=3.0),
         Shown(scenario="s", repeat=0, slot=2, text="Long.", value=None, overlong=True),
-        Shown(scenario="t", repeat=1, slot=0, text="Cut", value=3.0),
+        Shown(scenario="t", repeat=1, slot=0, text="Cut", value=3.0, problem="truncated"),
     )
     facts = {Combination("m", "p"): Facts(candidates=shown, by_scenario={"s": 7.5})}
     report = replace(bare_report([("m", "p", "s", 7.5)], facts), titles={"s": "At eight"})
     text = read(report).text
     assert "mean 7.5 · 3 texts · 1 empty · 1 not judged" in text
-    parts = ("At eight 7.5", "Go. tone 4.5 11.5 Kind.", "nothing was written here empty 3")
-    for part in (*parts, "Long. overlong not judged", "t – Cut failed 3"):
+    parts = ("At eight 7.5", "Go. tone 4.5 11.5 Kind.", "the reply has no candidate here empty 3")
+    for part in (*parts, "Long. overlong not judged", "t – Cut truncated 3"):
         assert part in text
 
 
