@@ -75,7 +75,7 @@ def test_a_snapshot_of_another_shape_is_a_miss(tmp_path: Path, runs: list[Run], 
     cache = Cache(tmp_path / "c.db")
     cache.keep("uri", "1", "r1", runs)
     with closing(sqlite3.connect(tmp_path / "c.db")) as db:
-        db.execute("UPDATE snapshot_1 SET runs = ?", (text,))
+        db.execute("UPDATE snapshot_2 SET runs = ?", (text,))
         db.commit()
     assert cache.runs("uri", "1", "r1") is None
 
@@ -85,11 +85,11 @@ def test_a_snapshot_without_the_machines_is_a_miss(tmp_path: Path, runs: list[Ru
     cache = Cache(tmp_path / "c.db")
     cache.keep("uri", "1", "r1", runs)
     with closing(sqlite3.connect(tmp_path / "c.db")) as db:
-        (text,) = db.execute("SELECT runs FROM snapshot_1").fetchone()
+        (text,) = db.execute("SELECT runs FROM snapshot_2").fetchone()
         old = json.loads(text)
         for run in old:
             del run["host_kind"]
-        db.execute("UPDATE snapshot_1 SET runs = ?", (json.dumps(old),))
+        db.execute("UPDATE snapshot_2 SET runs = ?", (json.dumps(old),))
         db.commit()
     assert cache.runs("uri", "1", "r1") is None
 
