@@ -21,7 +21,7 @@ from tipbench.ledger.mlflow_ledger import MlflowLedger, open_ledger
 from tipbench.ledger.notes import Note
 from tipbench.ledger.pins import merge_pins
 from tipbench.ledger.spool import Spool, Waiting
-from tipbench.ledger.writer import Drained, DrainReport, drain, follow, lock_of
+from tipbench.ledger.writer import Drained, DrainReport, drain, follow, lock_of, lock_unusable
 
 __all__ = [
     "DrainReport",
@@ -34,6 +34,7 @@ __all__ = [
     "drain",
     "follow",
     "lock_of",
+    "lock_unusable",
     "merge_pins",
     "open_ledger",
     "public_uri",

@@ -107,10 +107,14 @@ def _lock_for(lock: Path, waiting: Waiting, *, patience_s: float) -> Iterator[bo
         try:
             held = stack.enter_context(file_lock(path, patience_s=patience_s))
         except OSError as error:
-            raise SpoolUnusable(
-                f"{path} cannot be written ({error}); set TIPBENCH_HOME to a folder that you may write to"
-            ) from None
+            raise lock_unusable(path, error) from None
         yield held
+
+
+def lock_unusable(path: Path, error: OSError) -> SpoolUnusable:
+    return SpoolUnusable(
+        f"{path} cannot be written ({error}); set TIPBENCH_HOME to a folder that you may write to"
+    )
 
 
 def follow(

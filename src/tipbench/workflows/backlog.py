@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, NotFound, Unavailable
-from tipbench.ledger import Drained, drain, open_ledger, public_uri
+from tipbench.ledger import Drained, drain, lock_unusable, open_ledger, public_uri
 from tipbench.ledger.locks import file_lock, is_in_use
 from tipbench.settings import home
 from tipbench.workflows.recording import collect_lock, record_lock, record_locks, the_spool
@@ -66,7 +66,11 @@ def discard(waiting: Waiting) -> int:
     """Delete the cells that wait for one experiment of one ledger; return their number."""
     with the_spool() as spool, ExitStack() as stack:
         for path in _locks(waiting):
-            if not stack.enter_context(file_lock(path, patience_s=0)):
+            try:
+                held = stack.enter_context(file_lock(path, patience_s=0))
+            except OSError as error:
+                raise lock_unusable(path, error) from None
+            if not held:
                 raise _running(waiting)
         return spool.discard(waiting.ledger, waiting.experiment)
 

@@ -19,6 +19,7 @@ from tipbench.ledger import (
     drain,
     follow,
     lock_of,
+    lock_unusable,
     merge_pins,
     open_ledger,
     public_uri,
@@ -159,9 +160,11 @@ class Recorder:
     def begin(self, pin: Pin) -> set[str]:
         """Pin the experiment; the keys of cells that need not be generated again."""
         experiment = self._settings.experiment
-        self._running.enter_context(
-            held_file(collect_lock(self.ledger_uri, experiment), patience_s=_PATIENCE_S, shared=True)
-        )
+        lock = collect_lock(self.ledger_uri, experiment)
+        try:
+            self._running.enter_context(held_file(lock, patience_s=_PATIENCE_S, shared=True))
+        except OSError as error:
+            raise lock_unusable(lock, error) from None
         # Before the ledger is read: what an older writer moves from here to there meanwhile is then in both.
         waiting = self._spool.pending_keys(self.ledger_uri, experiment)
         if self._settings.offline:
