@@ -60,13 +60,13 @@ class Problems:
             raise SuiteError(errors[0].path, errors[0].message + more, line=errors[0].line)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """`; did you mean 'x'?` where a known name is near, else nothing."""
     by_folded = {other.casefold(): other for other in known}
     typed = name.casefold()
     longer = [other for other in by_folded if typed and other.startswith(typed)]
     # Of a name that was cut short there is no doubt, however far its length is from the whole.
-    near = longer if len(longer) == 1 else get_close_matches(typed, by_folded, n=1, cutoff=0.6)
+    near = longer if len(longer) == 1 else get_close_matches(typed, by_folded, n=1, cutoff=cutoff)
     return f"; did you mean '{by_folded[near[0]]}'?" if near else ""
 
 

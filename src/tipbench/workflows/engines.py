@@ -235,7 +235,7 @@ def _missing(host: OllamaHost, names: Sequence[str], *, installed: Sequence[str]
 
 def _near_names(names: Sequence[str], known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for each name that is close to a known one."""
-    return "".join(did_you_mean(name, known) for name in names)
+    return "".join(did_you_mean(name, known, cutoff=0.8) for name in names)
 
 
 def too_large(models: Sequence[Model], limit: float) -> list[str]:
