@@ -81,12 +81,14 @@ def test_all_that_tipbench_makes_is_for_its_owner_alone(umask: int, fresh_home: 
         done("compare", "--insist", "--format", "html", "--out", str(files[0]))
         done("compare", "--insist", "--format", "csv", "--out", str(files[3]))
         done("judge", "export", "--all", "--reopen", "--out", str(home / "airflow" / "run" / "batches"))
-        done("sim", "gate", "egreedy-v2", "--record", "--seeds", "5", "--users", "2", "--rounds", "5")
+        policies = ("--challenger", "egreedy-v2", "--champion", "egreedy")
+        gate = tipbench("sim", "gate", *policies, "--record", "--seeds", "5", "--users", "4", "--rounds", "5")
+        assert gate.code in {0, 4}, gate.err
         with serving(home, "--ollama-url", host.url, "--engine", "ollama") as service:
             admin = {"Authorization": f"Bearer {service.said[-1]}"}
             body = {"models": "a:1b", "prompts": "v1", "n_scenarios": 1, "experiment": "job"}
             job = service.client.post("/api/bench/run", json=body, headers=admin).json()
-            address = f"/api/bench/jobs/{job['job_id']}"
+            address = f"/api/jobs/{job['job_id']}"
             while service.client.get(address, headers=admin).json()["state"] in {"queued", "running"}:
                 time.sleep(0.5)
             decision = service.client.post("/recommend", json=asked(), headers=admin)

@@ -17,7 +17,7 @@ from tipbench.settings import home
 _OTHERS = 0o077
 _BESIDE = ("", "-wal", "-shm", "-journal")
 _DATABASES = ("spool.db", "cache.db", "service.db", "tips.db", "mlflow.db")
-_FOLDERS = frozenset({"airflow", "anchors", "artifacts", "gates", "jobs", "reports"})
+_FOLDERS = frozenset({"airflow", "anchors", "artifacts", "gates", "jobs", "locks", "reports"})
 _FILES = frozenset({"ship.lock", "shipped.json", "writer-id", "writer.lock"})
 
 

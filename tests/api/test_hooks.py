@@ -79,8 +79,8 @@ def test_what_a_hook_brings_is_audited_with_its_address(api: Api, body: bytes) -
     assert send(api, body, signed_headers(SECRET, body, now_ms=now_ms())).status_code == 200
     entries = api.admin.get("/api/audit").json()
     assert [(one["action"], one["ip"]) for one in entries[:2]] == [
-        ("hook.apply", "testclient"),
-        ("hook.rejected", "testclient"),
+        ("hook.apply", "127.0.0.1"),
+        ("hook.rejected", "127.0.0.1"),
     ]
 
 
@@ -200,8 +200,9 @@ def test_the_next_batch_is_announced_when_the_last_one_is_in(api: Api) -> None:
 
 
 def test_an_experiment_that_cannot_be_judged_keeps_no_other_from_being_announced(api: Api) -> None:
-    """Its suite is gone; the batch of the other one is in the mail all the same."""
-    plant("broken", quality={("a:1b", "v1"): 4.0}, n_scenarios=1)
+    """Its batch cannot be read; the batch of the other one is sent all the same."""
+    broken = plant("broken", quality={("a:1b", "v1"): 4.0}, n_scenarios=1, changed=lambda _result: None)
+    assert not broken.runs
     api.service.store.jobs.add(ended(EXPERIMENT))
     api.service.store.jobs.add(ended("broken", job_id="j2", suite="/nowhere"))
     api.service.store.jobs.add(ended("never recorded", job_id="j3"))

@@ -159,7 +159,7 @@ async def test_the_end_has_the_place_of_who_saw_nothing_more(api: Api) -> None:
 def test_a_busy_host_is_a_conflict_that_says_who(hosted: Api, host: StandIn) -> None:
     """409 with the job that has the host; when that was cancelled, it can be resumed."""
     host.latency_s = 1.0
-    slow = RUN | {"n_scenarios": 20}
+    slow = RUN | {"n_scenarios": 8, "repeats": 3}
     job_id = hosted.admin.post("/api/bench/run", json=slow).json()["job_id"]
     while not host.chats:
         time.sleep(0.05)

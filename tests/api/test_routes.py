@@ -233,7 +233,7 @@ def test_a_session_that_was_left_opens_nothing(api: Api) -> None:
     assert api.nobody.get("/api/me", headers=left).status_code == 401
     assert api.nobody.get("/api/me", headers={"Cookie": f"{COOKIE}={other}"}).status_code == 200
     last = api.admin.get("/api/audit").json()[0]
-    assert (last["who"], last["action"], last["ip"]) == ("ann", "logout", "testclient")
+    assert (last["who"], last["action"], last["ip"]) == ("ann", "logout", "127.0.0.1")
 
 
 def test_a_file_that_cannot_be_used_is_told_in_the_one_shape(api: Api) -> None:
@@ -263,7 +263,7 @@ def test_failed_logins_are_counted_and_the_log_is_not_filled_with_them(api: Api)
     assert right.status_code == 303
     assert api.caller("ann").get("/api/me").json()["name"] == "ann"
     refused = [one for one in api.admin.get("/api/audit").json() if one["action"] == "login.refused"]
-    assert [one["ip"] for one in refused] == ["testclient"] * 5
+    assert [one["ip"] for one in refused] == ["127.0.0.1"] * 5
 
 
 @pytest.mark.parametrize(("role", "status"), [("judge", 201), ("admin", 422), ("service", 422)])

@@ -275,10 +275,10 @@ async def test_models_are_described_with_size_and_digest() -> None:
 
 
 async def test_nobody_at_the_address() -> None:
-    """A port where nothing listens is EngineUnreachable, with what to type."""
+    """A port where nothing listens is EngineUnreachable, with what to do."""
     with running(StandIn([])) as stand_in:
         url = stand_in.url
-    with pytest.raises(EngineUnreachable, match="ollama serve"):
+    with pytest.raises(EngineUnreachable, match=r"ollama serve|install Ollama"):
         await connect(url, kind="ollama", timeout_s=1)
 
 
