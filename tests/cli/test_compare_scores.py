@@ -109,7 +109,7 @@ def test_a_pipe_gets_tabs_and_everything(scores: str) -> None:
     told = tipbench("compare", "--scores", scores)
     assert (told.code, told.err) == (0, "")
     lines = told.out.splitlines()
-    assert lines[0].split("\t")[:4] == ["", "model", "prompt", "mean"]
+    assert lines[0].split("\t")[:4] == ["", "model", "prompt", "composite"]
     assert lines[1].split("\t")[:4] == ["1", "a", "v1", "11.0"]
     assert "a with v1 is the best of 2" in lines[4]
     assert "\x1b" not in told.out

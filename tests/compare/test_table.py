@@ -65,7 +65,7 @@ def test_numbers_are_short_and_never_certain() -> None:
     table = table_of(rank(TIED, alpha=0.1))
     titles = [column.title for column in table.columns]
     assert "90 %" in titles
-    assert table.rows[0][titles.index("mean")] == "10.0"
+    assert table.rows[0][titles.index("composite")] == "10.0"
     assert table.rows[2][titles.index("P(best)")] == "<1 %"
     assert "–" in table.rows[0][titles.index("90 %")]
 
@@ -93,7 +93,7 @@ def test_a_report_has_scales_speed_and_memory() -> None:
     """Without a width every column is there under its full name."""
     table = report_table(sample_report())
     titles = [column.title for column in table.columns]
-    assert titles[-6:] == ["relevance", "actionability", "tone", "tok/s", "latency", "memory"]
+    assert titles[-7:] == ["relevance", "actionability", "tone", "tok/s", "latency", "memory", "diversity"]
     assert table.caption == ""
     assert {len(row) for row in table.rows} == {len(titles)}
 
@@ -125,8 +125,9 @@ def test_usual_names_fit_eighty_columns() -> None:
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 200])
 def test_what_decides_is_never_left_out(width: int) -> None:
     """Rank, name, mean with its range and P(best) are there at any width; wider shows no less."""
-    titles = [column.title for column in report_table(sample_report(), width=width).columns]
-    assert {"", "model", "prompt", "mean", "95 %", "P(best)"} <= set(titles)
+    columns = report_table(sample_report(), width=width).columns
+    titles = [column.full or column.title for column in columns]
+    assert {"", "model", "prompt", "composite (2–17)", "95 %", "P(best)"} <= set(titles)
     wider = [column.title for column in report_table(sample_report(), width=width + 30).columns]
     assert len(wider) >= len(titles)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tipbench.compare.report import Report
 
 # What goes first where there is no room for all.
-_LEAST_IMPORTANT = ("n", "behind", "memory", "latency", "scales", "speed", "diversity", "expect")
+_LEAST_IMPORTANT = ("n", "behind", "diversity", "memory", "latency", "scales", "speed", "expect")
 _SCALES_NOTE = "scale means are of the judged candidates alone, the composite also counts unusable replies"
 _LONGEST_NAME = 24
 _SHORTEST = 3
@@ -26,7 +26,8 @@ _SHORTEST = 3
 class Column:
     """A heading, and on which side its texts are set.
 
-    Columns of one `group` are left out together; without one a column always stays. `full` is the whole
+    Columns of one `group` are left out together; without one a column always stays. `short` is the
+    title for a narrow table, `full` is the whole
     title of one that is abbreviated.
     """
 
@@ -34,6 +35,7 @@ class Column:
     align: Literal["left", "right"] = "right"
     group: str = ""
     full: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +110,7 @@ def _standing(report: Report) -> Table:
         Column(title="", align="left"),
         Column(title="model", align="left"),
         Column(title="prompt", align="left"),
-        Column(title=report.score_title),
+        Column(title=report.score_title, short="score"),
         Column(title=interval_title(board)),
         Column(title="expect", group="expect"),
         Column(title="behind", group="behind"),
@@ -168,7 +170,9 @@ def _fitted(table: Table, width: int | None) -> Table:
 
 
 def _abbreviated(table: Table) -> Table:
-    """Scales by their first letters, as many as tell them apart."""
+    """The score by its short title, and scales by their first letters, as many as tell them apart."""
+    shorter = (replace(one, title=one.short, full=one.title) if one.short else one for one in table.columns)
+    table = replace(table, columns=tuple(shorter))
     names = [column.title for column in table.columns if column.group == "scales"]
     longest = max(map(len, names), default=_SHORTEST)
     enough = [n for n in range(_SHORTEST, longest) if len({name[:n] for name in names}) == len(names)]
