@@ -111,7 +111,8 @@ def test_a_pipe_gets_tabs_and_everything(scores: str) -> None:
     lines = told.out.splitlines()
     assert lines[0].split("\t")[:4] == ["", "model", "prompt", "composite"]
     assert lines[1].split("\t")[:4] == ["1", "a", "v1", "11.0"]
-    assert "a with v1 is the best of 2" in lines[4]
+    assert lines[4] == "Winner: a × v1 (composite 11.0)"
+    assert "a with v1 is the best of 2" in lines[5]
     assert "\x1b" not in told.out
 
 

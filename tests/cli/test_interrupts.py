@@ -232,4 +232,4 @@ def test_a_password_of_the_command_line_is_not_repeated() -> None:
         wait_until(lambda: len(host.chats) == 3)
         err = interrupted(child)
     assert "geheim" not in err
-    assert host.url.replace("://", "://…@") in err
+    assert host.url in err

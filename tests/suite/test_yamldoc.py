@@ -80,7 +80,7 @@ def test_plain_words_stay_words(written: str, meant: object, loader: type[Any]) 
         ("a:\n  b: 1\n  b: 2\n", 3, "'b' is already given on line 2"),
         ("a: [1, 2\n", 2, "not valid YAML"),
         ("a: b: c\n", 1, "not valid YAML"),
-        ("a:\n\tb: 1\n", 2, "not valid YAML"),
+        ("a:\n\tb: 1\n", 2, "a tab stands where YAML needs spaces"),
         ("a: 1\n---\nb: 2\n", 2, "a second document"),
         ("a: !!python/object:os.system x\n", 1, "the tag"),
         ("a: !thing\n  b: 1\n", 1, "the tag"),

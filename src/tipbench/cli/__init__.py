@@ -75,8 +75,9 @@ class _Commands(TyperGroup):
         super().__init__(**parts)
         _print_help_of(self)
 
-    def main(self, *args: Any, **parts: Any) -> NoReturn:  # noqa: ANN401 - as above
+    def main(self, *args: Any, **parts: Any) -> Any:  # noqa: ANN401 - as above
         """Run the command. A usage error is raised as a BadInput, in one sentence."""
+        ends_here = parts.get("standalone_mode", True)
         try:
             code = super().main(*args, **{**parts, "standalone_mode": False})
         except UsageError as error:
@@ -85,6 +86,8 @@ class _Commands(TyperGroup):
             raise BadInput(usage_sentence(error)) from None
         except typer.Abort:
             raise Interrupted("interrupted") from None
+        if not ends_here:
+            return code
         sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - Typer does not export its type

@@ -175,7 +175,8 @@ class Report:
         plain = board.as_dict()
         plain["rows"] = [row | self._facts(row) | self._named(row) for row in plain["rows"]]
         for choice in ("winner", "recommended"):
-            plain[choice] = plain[choice] and self._named(plain[choice])
+            one = plain[choice]
+            plain[choice] = self._named(one) if one and VARIANT_SEPARATOR in one["prompt"] else one
         return plain
 
     def _named(self, one: Mapping[str, Any]) -> dict[str, Any]:
