@@ -107,7 +107,7 @@ def test_json_has_the_names_of_rank(run: Run) -> None:
     }
     assert set(told) == board | beside
     rows = {field.name for field in fields(LeaderboardRow)}
-    facts = {field.name for field in fields(Facts)} - {"candidates", "by_host"}
+    facts = {field.name for field in fields(Facts)} - {"candidates", "by_host"} | {"label"}
     assert all(set(row) == rows | facts for row in told["rows"])
     assert rows == {*ROW_NAMES, "n_unjudged"}
     assert board >= {"rows", "winner", "recommended", "detectable", "scenarios_needed"}

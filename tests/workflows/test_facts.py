@@ -82,11 +82,12 @@ def test_every_slot_is_shown_with_what_it_counts() -> None:
     assert (third.value, third.text, third.slot) == (3.0, "", 2)
 
 
-def test_a_reply_that_was_cut_off_shows_empty_slots() -> None:
-    """Nothing of it can be judged, so all its slots are empty and count the failure value."""
+def test_a_reply_that_was_cut_off_keeps_its_texts() -> None:
+    """All its slots count the failure value, and show what was written and why it does not count."""
     place = world(BIG, SMALL, changed=cut_off(BIG))
     judge(place, "x", ANNA, by_scenario({SMALL: (9,)}))
-    assert {(one.text, one.value) for one in facts(place).candidates} == {("", 3.0)}
+    shown = facts(place).candidates
+    assert {(bool(one.text), one.problem, one.value) for one in shown} == {(True, "truncated", 3.0)}
 
 
 def test_an_overlong_tip_is_marked_and_costs_a_point() -> None:
