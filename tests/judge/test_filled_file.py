@@ -261,7 +261,7 @@ def test_the_checks_go_in_order() -> None:
         (b"", 1, "the file is empty"),
         (b"[]", 1, "this is not a judge's file: it must begin with '{'"),
         (b"{}", 1, "this is not a judge's file"),
-        (b"not json", 1, "a text stands in double quotes"),
+        (b"not json", 1, "this is not a judge's file: it must begin with '{'; `tipbench judge export"),
         (b'{\n"a": "\xff"}', 2, "byte 0xff is not UTF-8; save the file as UTF-8"),
         ("é".encode("utf-16"), 1, "is not UTF-8"),
         (b" " * (LARGEST_BYTES + 1), 1, "at most 20 MB"),

@@ -38,6 +38,7 @@ Found = tuple[int, str]
 
 LARGEST_BYTES = 20_000_000
 LONGEST_NAME = 100
+_EXPORT = "`tipbench judge export --out FILE.json` writes one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +79,11 @@ class FilledFile:
 
 def read_file(data: bytes, *, path: Path | str) -> JudgeFile:
     """The file before it is compared with its batch; a JudgeFileError where it is no judge's file."""
-    root = _parsed(_decoded(data, path), path)
-    if not isinstance(root.value, dict):
-        raise JudgeFileError(path, [(root.line, "this is not a judge's file: it must begin with '{'")])
+    text = _decoded(data, path)
+    looks_like_json = not text.strip() or text.lstrip()[0] in "{["
+    root = _parsed(text, path) if looks_like_json else None
+    if root is None or not isinstance(root.value, dict):
+        raise JudgeFileError(path, [(1, f"this is not a judge's file: it must begin with '{{'; {_EXPORT}")])
     members = root.value
     _raise(path, _wrong_schema(root, members))
     named = members["batch"].plain() if "batch" in members else tuple(members["batches"].plain())
@@ -141,7 +144,7 @@ def _item_of(place: Sequence[str | int]) -> str:
 def _wrong_schema(root: Node, members: Mapping[str, Node]) -> Iterator[Found]:
     schema = members.get("schema")
     if schema is None:
-        yield root.line, f"this is not a judge's file: the key 'schema' with \"{SCHEMA}\" is missing"
+        yield root.line, f"this is not a judge's file: the key 'schema' is missing; {_EXPORT}"
         return
     if schema.value not in (SCHEMA, SCHEMA_SEVERAL):
         known = f'"{SCHEMA}" and "{SCHEMA_SEVERAL}"'
