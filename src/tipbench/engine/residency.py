@@ -254,8 +254,9 @@ class Residency:
             yield
         finally:
             watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await watcher
+            await asyncio.wait([watcher])  # unlike `await watcher`, an interrupt meanwhile is not lost
+            if not watcher.cancelled():
+                watcher.result()
 
     async def _keep_watching(self) -> None:
         while True:

@@ -179,12 +179,14 @@ class _Pass:
         self._busy = 0
         self._locked = False
         self._problems: list[str] = []
+        self._moved: set[tuple[str, str]] = set()
 
     def run(self) -> DrainReport:
         for waiting in self._waiting():
             address = self._address(waiting)
             if address in self._unreachable:
                 continue
+            self._moved.add((waiting.ledger, waiting.experiment))
             try:
                 self._experiment(waiting)
             except LedgerUnreachable as error:
@@ -211,11 +213,14 @@ class _Pass:
         return self._spool.pending(which.ledger, which.experiment, up_to=which.up_to)
 
     def _marked(self) -> list[Waiting]:
+        """The experiments that this pass marks. A pass to another ledger marks only what it moved there."""
         which = self._which
         return [
             waiting
             for waiting in self._spool.marked_experiments()
-            if which.ledger in (None, waiting.ledger) and which.experiment in (None, waiting.experiment)
+            if which.ledger in (None, waiting.ledger)
+            and which.experiment in (None, waiting.experiment)
+            and (which.to is None or (waiting.ledger, waiting.experiment) in self._moved)
         ]
 
     def _address(self, waiting: Waiting) -> str:

@@ -25,7 +25,7 @@ from tipbench.plan import Grid, Plan, plan_cells
 from tipbench.records import Candidate, CellResult, ChatRequest, Pin, SuitePlace
 from tipbench.settings import Settings
 from tipbench.suite import load_suite, place_of, render, stored_text
-from tipbench.text import without_login
+from tipbench.text import hide_logins, without_login
 from tipbench.workflows.engines import check_parallel, find_models, hold_engine, open_engine
 from tipbench.workflows.interrupt import ignore_signals, in_background, run_interruptible
 from tipbench.workflows.recording import Because, Recorder
@@ -213,7 +213,7 @@ class _Job:
         self._recorder.kill()
         cursor = "\r\x1b[?25h" if sys.stderr is not None and sys.stderr.isatty() else ""
         with suppress(OSError):
-            os.write(2, f"{cursor}tipbench: {self._interruption()}\n".encode())
+            os.write(2, f"{cursor}tipbench: {hide_logins(self._interruption())}\n".encode())
 
     def _interruption(self) -> str:
         """What is stored, how many cells wait, what is still loaded, and how to go on."""

@@ -45,17 +45,29 @@ def run_interruptible(work: Coroutine[Any, Any, T], *, last_words: Callable[[], 
 async def _cancel_on_signal(work: Coroutine[Any, Any, T], last_words: Callable[[], None]) -> T:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
+    signalled = asyncio.Event()
     for number in SIGNALS:
-        loop.add_signal_handler(number, _first_signal, loop, task, last_words)
+        loop.add_signal_handler(number, _first_signal, loop, task, signalled, last_words)
     try:
-        return await task
+        result = await task
     except asyncio.CancelledError:
-        raise Interrupted("interrupted; what was generated is kept: run the same command to go on") from None
+        raise _interrupted() from None
+    if signalled.is_set():  # it came when the work had just ended, too late to cancel anything
+        raise _interrupted()
+    return result
+
+
+def _interrupted() -> Interrupted:
+    return Interrupted("interrupted; what was generated is kept: run the same command to go on")
 
 
 def _first_signal(
-    loop: asyncio.AbstractEventLoop, task: asyncio.Future[Any], last_words: Callable[[], None]
+    loop: asyncio.AbstractEventLoop,
+    task: asyncio.Future[Any],
+    signalled: asyncio.Event,
+    last_words: Callable[[], None],
 ) -> None:
+    signalled.set()
     _on_signal(loop, _nothing)
     loop.call_later(_ECHO_S, _on_signal, loop, lambda: _exit(last_words))
     task.cancel()
