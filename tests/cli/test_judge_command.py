@@ -19,6 +19,7 @@ from judged_world import World, fill, plant, plant_home
 from ledger_servers import free_port
 from suite_files import write_suite
 from tipbench.judge.attempts import hidden_texts
+from tipbench.suite import load_suite
 from tipbench.workflows.applying import apply_file, rebuild
 from tipbench.workflows.exporting import Order, export
 from tipbench.workflows.judged import judged_experiment
@@ -431,3 +432,16 @@ async def test_an_agent_judges_over_mcp(world: World, tmp_path: Path) -> None:
     assert {(one.judge.id, one.judge.kind, one.judge.model) for one in verdicts} == {
         ("bot", "agent", "some-model")
     }
+
+
+@pytest.mark.usefixtures("fresh_home")
+def test_the_first_spelling_needs_no_suite_either(tmp_path: Path) -> None:
+    """An experiment remembers a suite of one's own for `judge --export` too."""
+    folder = tmp_path / "mine"
+    shutil.copytree(load_suite("tip").path, folder)
+    main = folder / "suite.yaml"
+    main.write_text(main.read_text().replace("id: tip", "id: mine"))
+    plant("own", quality={("a:1b", "v1"): 3.0}, n_scenarios=2, suite=str(folder))
+    ran = here("judge", "--experiment", "own", "--export", str(tmp_path / "all"))
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "all").is_file()

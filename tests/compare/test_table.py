@@ -65,7 +65,7 @@ def test_numbers_are_short_and_never_certain() -> None:
     table = table_of(rank(TIED, alpha=0.1))
     titles = [column.title for column in table.columns]
     assert "90 %" in titles
-    assert table.rows[0][titles.index("composite")] == "10.0"
+    assert table.rows[0][titles.index("composite (2–17)")] == "10.0"
     assert table.rows[2][titles.index("P(best)")] == "<1 %"
     assert "–" in table.rows[0][titles.index("90 %")]
 
@@ -108,7 +108,7 @@ def test_usual_names_fit_eighty_columns() -> None:
         "",
         "model",
         "prompt",
-        "mean",
+        "score",
         "95 %",
         "expect",
         "P(best)",
@@ -118,7 +118,8 @@ def test_usual_names_fit_eighty_columns() -> None:
         "tok/s",
     ]
     assert table.caption == (
-        "rel = relevance, act = actionability, ton = tone; no room for n, behind, memory, latency"
+        "score = composite (2–17), rel = relevance, act = actionability, ton = tone; "
+        "no room for n, behind, diversity, memory, latency"
     )
 
 

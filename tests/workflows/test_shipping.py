@@ -26,6 +26,7 @@ from tipbench.ledger import open_ledger
 from tipbench.ledger.locks import file_lock
 from tipbench.ledger.shipments import model_name
 from tipbench.records import Sampling
+from tipbench.settings import home as settings_home
 from tipbench.suite import load_suite
 from tipbench.workflows.shipped_file import read_filed, write_filed
 from tipbench.workflows.shipping import history, refreshed, roll_back, ship, shipped
@@ -298,6 +299,32 @@ def test_an_experiment_without_a_tip_says_so(home: Path) -> None:
     plant("empty", quality={BIG: 3.0}, changed=lambda result: replace(result, reading=None, candidates=()))
     with pytest.raises(NotFound, match="no combination of experiment 'empty' has a tip that can be read"):
         ship(settings(), experiment="empty", cell="a-big:1b/v1", insist=True)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_variant_is_shipped_with_its_own_texts_alone() -> None:
+    """Texts that the same model and prompt wrote with other sampling options are not served."""
+
+    def colder(one: CellResult) -> CellResult:
+        if one.cell.repeat == 0:
+            return one
+        cold = replace(one.cell.sampling, temperature=0.2)
+        return replace(one, cell=replace(one.cell, sampling=cold, repeat=0))
+
+    plant("mixed", quality={BIG: 3.0}, repeats=2, changed=colder)
+    ledger = open_ledger("", home=settings_home())
+    judge(ledger, "mixed", ANNA, lambda _run, _slot: 12)
+    done = ship(settings(), experiment="mixed", cell="a-big:1b/v1 · t=0.2")
+    assert done.sampling.temperature == 0.2
+    filed = read_filed(settings_home())
+    assert filed is not None
+    served = {text for kind in filed.kinds for text in kind.tips}
+    texts: dict[float, set[str]] = {0.2: set(), 0.7: set()}
+    for run in ledger.runs("mixed"):
+        assert run.sampling is not None
+        texts[run.sampling.temperature] |= {candidate.text for candidate in run.candidates}
+    assert served
+    assert served <= texts[0.2]
 
 
 def own_suite(tmp_path: Path) -> Path:

@@ -36,7 +36,7 @@ app.add_typer(anchors.app, name="anchors")
 
 
 @app.callback(invoke_without_command=True)
-@settings_options(*LEDGER, "suite")
+@settings_options(*LEDGER, "suite", of_experiment=True)
 def judge_command(
     *,
     ctx: typer.Context,
@@ -249,7 +249,7 @@ def _rest(order: Order) -> list[str]:
 
 def _where(settings: Settings) -> list[str]:
     usual = Settings.of({}).suite
-    suite = ["--suite", settings.suite] if settings.suite != usual else []
+    suite = [] if settings.suite in {"", usual} else ["--suite", settings.suite]
     return [*suite, *ledger_options(settings)]
 
 

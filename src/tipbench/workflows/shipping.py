@@ -357,6 +357,8 @@ def _judged_tips(state: Judged, now: Shipped) -> dict[str, list[str]]:
     for run in state.runs:
         if (run.digest, run.prompt_hash) != (now.digest, now.prompt_hash):
             continue
+        if run.sampling not in (None, now.sampling):  # a row of its own, with scores of its own
+            continue
         of_scenario = worth.setdefault(run.scenario_id, {})
         values = slot_values(run, scores, rubric=rubric, overlong=flags)
         for text, value in zip(slot_texts(run), values, strict=False):
