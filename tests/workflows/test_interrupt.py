@@ -63,3 +63,23 @@ def test_a_second_signal_ends_it_at_once() -> None:
     """Who has waited and asks again does not wait for the end."""
     code, rest = interrupted_twice(ending_s=60, after_s=2)
     assert (code, rest) == (Interrupted.exit_code, "")
+
+
+LATE = """
+import os, signal, sys
+from tipbench.errors import Interrupted
+from tipbench.workflows.interrupt import run_interruptible
+
+async def work():
+    os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    run_interruptible(work())
+except Interrupted as error:
+    sys.exit(error.exit_code)
+"""
+
+
+def test_a_signal_that_comes_when_the_work_has_just_ended_is_not_lost() -> None:
+    """There is nothing left to cancel, and the command still ends as interrupted."""
+    assert subprocess.run([sys.executable, "-c", LATE], check=False).returncode == Interrupted.exit_code

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SETTLE_S = 0.01
 _ECHO_S = 0.5
 
 
@@ -52,6 +53,7 @@ async def _cancel_on_signal(work: Coroutine[Any, Any, T], last_words: Callable[[
         result = await task
     except asyncio.CancelledError:
         raise _interrupted() from None
+    await asyncio.sleep(_SETTLE_S)  # the loop handles a signal some steps after it came
     if signalled.is_set():  # it came when the work had just ended, too late to cancel anything
         raise _interrupted()
     return result
