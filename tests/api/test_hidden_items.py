@@ -23,6 +23,7 @@ from tipbench.workflows.exporting import batch_file
 from tipbench.workflows.judge_replies import Rejected
 from tipbench.workflows.judged import read_judged
 from tipbench.workflows.service_state import Service
+from verdict_planting import BEN, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -362,3 +363,30 @@ def test_the_page_shows_rejections_to_an_admin_alone(api: Api) -> None:
     own = api.ann.get(f"/judge/{EXPERIMENT}/result").text
     assert "references" not in own
     assert closed not in own
+
+
+def test_a_judge_reads_how_far_people_agree_in_words_alone(api: Api) -> None:
+    """The reply to a batch, the status and the page have no alpha, no count and no severity for a judge; an
+    admin gets the numbers in the status and on the page.
+    """
+    file = filled(api, api.ann.get(EXPORT).json())
+    judge(api.world.ledger, EXPERIMENT, BEN, lambda run, slot: 5 + slot + 6 * (run.model == GOOD))
+    applied = api.ann.post(APPLY, json=file)
+    assert applied.status_code == 200, applied.text
+    words = applied.json()["agreement"]
+    assert words["word"] in {"good", "tolerable", "poor"}
+    assert words.keys() == {"word", "enough"}
+    told = api.ann.get(STATUS).json()
+    assert told["agreement"] == words
+    assert [one["severity"] for one in told["judges"]] == [None]
+    numbers = api.admin.get(STATUS).json()
+    assert numbers["agreement"]["n_items"] == len(api.world.worth)
+    assert numbers["agreement"]["alpha"].keys() == {"relevance", "actionability", "tone"}
+    assert all(one["severity"] for one in numbers["judges"])
+    pages = [who.get(f"/judge/{EXPERIMENT}/result").text for who in (api.ann, api.admin)]
+    agreed = [re.search(r'id="agreement-h".*?</section>', page, re.DOTALL) for page in pages]
+    assert all(agreed)
+    for_judge, for_admin = (re.sub(r"<[^>]*>", " ", found[0]) for found in agreed if found)
+    assert not re.search(r"\d", for_judge), for_judge
+    assert words["word"] in for_judge
+    assert re.search(r"\d\.\d", for_admin)

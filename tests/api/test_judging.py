@@ -42,7 +42,7 @@ def test_a_judge_scores_a_batch_stroke_by_stroke_and_hands_it_in(api: Api) -> No
     told = applied.json()
     assert (told["new"], told["skipped"], told["cells_pending"]) == (len(batch["items"]), 0, 0)
     assert told["drift"]["state"] == "ok"
-    assert told["agreement"]["n_items"] == 0
+    assert told["agreement"] == {"word": None, "enough": False}
     board = api.admin.get(f"/api/bench/leaderboard/{EXPERIMENT}").json()
     assert board["rows"][0]["model"] == GOOD
     assert board["ground"] == "human"

@@ -84,13 +84,18 @@ class DriftAnswer(BaseModel):
     accepted: bool
 
 
-class AgreementAnswer(BaseModel):
-    """How far people agree on what at least two of them have scored: Krippendorff's alpha by scale."""
+class AgreementWords(BaseModel):
+    """How far people agree on the texts that at least two of them have scored, without a number."""
+
+    word: str | None = Field(description="good, tolerable or poor; null where it is unknown")
+    enough: bool = Field(description="at least 60 texts have scores of two people")
+
+
+class AgreementAnswer(AgreementWords):
+    """The same with numbers, for admins: Krippendorff's alpha by scale, over `n_items` texts."""
 
     n_items: int
     alpha: dict[str, float | None]
-    word: str | None
-    enough: bool
 
 
 class AppliedAnswer(BaseModel):
@@ -106,7 +111,7 @@ class AppliedAnswer(BaseModel):
     skipped: int
     cells_pending: int
     drift: DriftAnswer
-    agreement: AgreementAnswer
+    agreement: AgreementWords
 
 
 class ReleasedAnswer(BaseModel):
@@ -127,7 +132,10 @@ class DriftPoint(BaseModel):
 
 
 class JudgeAnswer(BaseModel):
-    """One judge. `trusted_alone` is null for people, who need not be compared with people."""
+    """One judge. `trusted_alone` is null for people, who need not be compared with people.
+
+    `severity` is null before a judge, and where no other judge has scored the same texts.
+    """
 
     id: str
     kind: str
@@ -174,8 +182,8 @@ class RejectedBatchAnswer(BaseModel):
 class StatusAnswer(BaseModel):
     """How far judging has come.
 
-    A judge sees their own part of `judges` (without `chart`) and of `open_batches`, and of `rejected_batches`
-    nothing.
+    A judge sees their own part of `judges` (without numbers of drift and severity) and of `open_batches`, the
+    agreement in words, and of `rejected_batches` nothing.
     """
 
     experiment: str
@@ -189,7 +197,7 @@ class StatusAnswer(BaseModel):
     settled: bool
     raced_out: list[str]
     judges: list[JudgeAnswer]
-    agreement: AgreementAnswer
+    agreement: AgreementAnswer | AgreementWords
     open_batches: list[OpenBatchAnswer]
     rejected_batches: list[RejectedBatchAnswer]
     old_verdicts: int

@@ -91,9 +91,9 @@ def result(request: Request, experiment: str, who: Principal = need("judge", "ad
         drift=drift_chart(own.chart) if own and admin else None,
         no_drift=_drift_words(own),
         rejected=[_rejected_row(one) for one in found.rejected_batches] if admin else [],
-        scales=_scales(agreed) if agreed else (),
-        agreement_told=_agreement_told(agreed),
-        severity=_severity(own),
+        scales=_scales(agreed) if agreed and admin else (),
+        agreement_told=_agreement_told(agreed, numbers=admin),
+        severity=_severity(own, numbers=admin),
         notes=[as_sentence(note.partition(" (tipbench")[0]) for note in found.notes],
     )
 
@@ -152,15 +152,20 @@ def _scales(agreed: Agreement) -> list[tuple[str, str, str]]:
     ]
 
 
-def _agreement_told(agreed: Agreement | None) -> str:
+def _agreement_told(agreed: Agreement | None, *, numbers: bool) -> str:
+    """How far people agree. Only an admin reads numbers: they would change with each submitted batch."""
     if agreed is None:
         return "Not known: no tip was judged by two people yet."
+    if not numbers:
+        few = "" if agreed.enough else " Too few tips have scores of two people to be sure."
+        return f"Agreement of people on the same tips: {agreed.word or 'not known'}.{few}"
     enough = "" if agreed.enough else "; that is too few to be sure"
     return f"On the {figures.count(agreed.n_items, 'tip')} that at least two judges scored{enough}."
 
 
-def _severity(own: JudgeStatus | None) -> str:
+def _severity(own: JudgeStatus | None, *, numbers: bool) -> str:
     if own is None or own.severity is None:
         return ""
     way = "more" if own.severity > 0 else "fewer"
-    return f"On tips that others judged too, you gave {abs(own.severity):.1f} points {way} than they did."
+    points = f"{abs(own.severity):.1f} points {way}" if numbers else f"{way} points"
+    return f"On tips that others judged too, you gave {points} than they did."

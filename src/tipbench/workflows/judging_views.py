@@ -69,7 +69,7 @@ def _shown_waiting(ledger: Ledger, entry: ExperimentSummary, batches: Sequence[B
 
 
 def status_for(service: Service, experiment: str, who: Principal) -> dict[str, Any]:
-    """How far judging has come. A judge is told nothing of other judges, and no name of a model."""
+    """How far judging has come. A judge sees no other judge, no name of a model and no number of agreement."""
     settings = service.settings({"experiment": named(service, experiment, who)})
     everything = who.role == "admin"
     state = judged_experiment(settings)
@@ -91,7 +91,7 @@ def status_for(service: Service, experiment: str, who: Principal) -> dict[str, A
             for one in found.judges
             if everything or (one.judge.id, one.judge.kind) == _me(who)
         ],
-        "agreement": agreement_told(found.agreement),
+        "agreement": _agreement(found.agreement) if everything else agreement_words(found.agreement),
         "open_batches": [asdict(one) for one in open_batches(state) if everything or one.judge == who.name],
         "rejected_batches": [asdict(one) for one in found.rejected_batches] if everything else [],
         "old_verdicts": found.old_verdicts,
@@ -104,7 +104,7 @@ def _me(who: Principal) -> tuple[str, str]:
 
 
 def _judge(one: JudgeStatus, *, everything: bool) -> dict[str, Any]:
-    """One judge. The drift chart has numbers about the hidden items, so only an admin gets it."""
+    """One judge. Only an admin gets the numbers of the drift chart and of the severity."""
     return {
         "id": one.judge.id,
         "kind": one.judge.kind,
@@ -112,19 +112,20 @@ def _judge(one: JudgeStatus, *, everything: bool) -> dict[str, Any]:
         "batches": one.batches,
         "last_ms": one.last_ms,
         "objections": one.objections,
-        "severity": one.severity,
+        "severity": one.severity if everything else None,
         "chart": [asdict(point) | {"beyond": point.beyond} for point in one.chart] if everything else [],
         "trusted_alone": None if one.compared is None else one.compared.passes,
     }
 
 
-def agreement_told(found: Agreement) -> dict[str, Any]:
-    return {
-        "n_items": found.n_items,
-        "alpha": dict(found.alpha),
-        "word": found.word,
-        "enough": found.enough,
-    }
+def _agreement(found: Agreement) -> dict[str, Any]:
+    """The agreement of judges with its numbers, for admins."""
+    return {"n_items": found.n_items, "alpha": dict(found.alpha), **agreement_words(found)}
+
+
+def agreement_words(found: Agreement) -> dict[str, Any]:
+    """The agreement of judges in words. Numbers would change with each batch that a judge submits."""
+    return {"word": found.word, "enough": found.enough}
 
 
 def applied_told(applied: Applied, *, experiment: str) -> dict[str, Any]:
@@ -147,5 +148,5 @@ def applied_told(applied: Applied, *, experiment: str) -> dict[str, Any]:
         "skipped": applied.skipped,
         "cells_pending": len(state.waiting()),
         "drift": asdict(applied.checked),
-        "agreement": agreement_told(agreed),
+        "agreement": agreement_words(agreed),
     }
