@@ -75,17 +75,27 @@ ANN, BOB, EVE = (replace(HUMAN, id=name) for name in ("ann", "bob", "eve"))
         ({ANN: None}, None),
         ({ANN: True}, (True, ("ann",))),
         ({ANN: False}, (False, ("ann",))),
-        ({ANN: True, BOB: None, EVE: None}, (True, ("ann",))),
+        ({ANN: True, BOB: None}, None),
+        ({ANN: False, BOB: None}, None),
+        ({ANN: True, BOB: True}, (True, ("ann", "bob"))),
+        ({ANN: False, BOB: False}, (False, ("ann", "bob"))),
+        ({ANN: True, BOB: None, EVE: None}, None),
+        ({ANN: False, BOB: None, EVE: None}, None),
+        ({ANN: True, BOB: None, EVE: True}, (True, ("ann", "eve"))),
+        ({ANN: None, BOB: False, EVE: False}, (False, ("bob", "eve"))),
+        ({ANN: None, BOB: None, EVE: None}, None),
         ({EVE: True, ANN: True, BOB: False}, (True, ("ann", "eve"))),
         ({ANN: True, BOB: False}, None),
         ({ANN: True, BOB: False, EVE: None}, None),
         ({ANN: None, AGENT: True}, None),
     ],
 )
-def test_the_majority_of_judges_who_gave_a_value_sets_overlong(
+def test_more_than_half_of_the_judges_set_overlong(
     flags: dict[Judge, bool | None], counts: tuple[bool, tuple[str, ...]] | None
 ) -> None:
-    """Null is no vote, a tie leaves the flag to the code, and other kinds of judges have no vote."""
+    """One judge decides alone; of two or three, two must agree. A null is a vote for the code's value, a tie
+    leaves the flag to the code, and other kinds of judges have no vote.
+    """
     found = overlong_flags(
         [replace(verdict("c", 3, judge), overlong=flag) for judge, flag in flags.items()],
         rubric_hash="rh",

@@ -86,8 +86,8 @@ def overlong_flags(
 ) -> dict[str, OverlongFlag]:
     """The `overlong` flags that judges set on this ground, by candidate. The code sets all others.
 
-    The latest adjudicated verdict decides; its null leaves the flag to the code. Without one, the majority of
-    the judges who gave a value decides; a tie leaves the flag to the code.
+    The latest adjudicated verdict decides; its null leaves the flag to the code. Without one, more than half
+    of the judges must give the same value; a null is a vote for the code's value, and so is a tie.
     """
     verdicts = list(verdicts)
     if all(one.overlong is None for one in verdicts):
@@ -114,13 +114,15 @@ def _adjudicated_flag(verdict: Verdict) -> OverlongFlag | None:
 
 
 def _majority_flag(verdicts: Sequence[Verdict]) -> OverlongFlag | None:
-    names = {
-        value: sorted(one.judge.id for one in verdicts if one.overlong is value) for value in (True, False)
-    }
-    if len(names[True]) == len(names[False]):
-        return None
-    value = len(names[True]) > len(names[False])
-    return OverlongFlag(value=value, by=tuple(names[value]))
+    """The value of more than half of the judges.
+
+    If there is none, the code's value has at least half of the votes: each null is a vote for it.
+    """
+    for value in (True, False):
+        names = sorted(one.judge.id for one in verdicts if one.overlong is value)
+        if 2 * len(names) > len(verdicts):
+            return OverlongFlag(value=value, by=tuple(names))
+    return None
 
 
 def mean_scores(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
