@@ -516,7 +516,9 @@ class Shipped:
     """A model with a prompt, as it was shipped for a suite, and what it was chosen by.
 
     `version` is the ledger's number for it, 0 until it has one; `replaces` is the version in force before it.
-    `cautions` is what the ranking said of itself: it was shipped knowing that.
+    `cautions` is what the ranking said of itself: it was shipped knowing that. `label` is the name in the
+    leaderboard where that has more than the model and the prompt (`gemma3:1b · v1 · t=0.2`), else empty; a
+    record of an earlier version has none.
     """
 
     suite_id: str
@@ -537,10 +539,18 @@ class Shipped:
     shipped_ms: int = 0
     version: int = 0
     replaces: int | None = None
+    label: str = ""
 
     @property
     def combination(self) -> str:
-        return f"{self.model} with {self.prompt_id}"
+        """The name in messages, with the sampling option that tells the variant apart."""
+        return self.label or f"{self.model} with {self.prompt_id}"
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the model and of the prompt as the leaderboard shows them."""
+        model, _, prompt = self.label.partition(VARIANT_SEPARATOR)
+        return (model, prompt) if self.label else (self.model, self.prompt_id)
 
 
 class Ledger(Protocol):

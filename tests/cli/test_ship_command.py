@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,8 @@ from verdict_planting import ANNA, judge
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tipbench.records import CellResult
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +148,32 @@ def test_ship_names_what_it_replaces_of_whatever_suite(home: Path, tmp_path: Pat
     (line,) = (line for line in own.out.splitlines() if "replaces" in line)
     assert line.startswith("  replaces a-big:1b with v1, 16.50 (")
     assert line.endswith("version 1 of tipbench-tip")
+
+
+def test_a_variant_is_named_with_the_option_that_tells_it_apart(home: Path) -> None:
+    """`ship`, its status, its history and "replaces …" name the temperature of a variant; an old release and
+    one without another variant have the model and the prompt alone.
+    """
+
+    def colder(one: CellResult) -> CellResult:
+        cold = replace(one.cell.sampling, temperature=0.2)
+        return replace(one, cell=replace(one.cell, sampling=cold, repeat=0)) if one.cell.repeat else one
+
+    ledger = open_ledger("", home=home)
+    plant("mixed", quality={BIG: 3.0}, repeats=2, changed=colder, ledger=ledger)
+    judge(ledger, "mixed", ANNA, lambda _run, _slot: 12)
+    cold, warm = "a-big:1b · v1 · t=0.2", "a-big:1b · v1 · t=0.7"
+    assert here("ship", "--experiment", "won").out.startswith("shipped a-big:1b with v1, ")
+    first = here("ship", "--experiment", "mixed", "--cell", cold)
+    assert first.code == 0, first.err
+    assert first.out.startswith(f"shipped {cold}, 14.00")
+    second = here("ship", "--experiment", "mixed", "--cell", warm)
+    assert f"  replaces {cold}, 14.00" in second.out
+    assert here("ship", "--status").out.startswith(f"{warm}, 14.00")
+    assert here("ship", "--status", "--json").json["label"] == warm
+    rows = [line.split("\t")[2:4] for line in here("ship", "--history").out.splitlines()[1:]]
+    assert rows == [["a-big:1b", "v1"], ["a-big:1b", "v1 · t=0.2"], ["a-big:1b", "v1 · t=0.7"]]
+    assert here("ship", "--rollback").out.startswith(f"back to {cold}, ")
+    again = here("ship", "--experiment", "mixed", "--cell", cold)
+    assert "version 2 of tipbench-tip" in again.out
+    assert "replaces" not in again.out

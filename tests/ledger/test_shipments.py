@@ -12,7 +12,7 @@ from ledger_samples import sample_pin, sample_result
 from ledger_servers import Proxy
 from tipbench.errors import BadInput, LedgerUnreachable, NotFound
 from tipbench.ledger import open_ledger
-from tipbench.ledger.shipments import model_name
+from tipbench.ledger.shipments import from_tags, model_name, to_tags
 from tipbench.records import Sampling, Shipped
 
 if TYPE_CHECKING:
@@ -50,7 +50,15 @@ def shipped(suite: str, model: str = "tiny:1b") -> Shipped:
         high=16.0,
         cautions=tuple(f"The {n}th thing:\nto know – ä" for n in range(12)),
         shipped_ms=1_700_000_000_000,
+        label=f"{model} · v1 · t=0.3",
     )
+
+
+def test_a_version_without_a_label_is_read() -> None:
+    """Tags that an earlier version wrote have none."""
+    tags = to_tags(shipped("tip"))
+    assert tags.pop("tipbench.label") == "tiny:1b · v1 · t=0.3"
+    assert from_tags(4, tags, where="here") == replace(shipped("tip"), version=4, label="")
 
 
 def test_a_version_is_read_back_whole(place: Place, suite: str) -> None:

@@ -71,6 +71,16 @@ def test_a_value_of_the_wrong_kind_is_damage(tmp_path: Path, part: str, name: st
         read_filed(tmp_path)
 
 
+def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """A record without a label is named by its model and its prompt."""
+    write_filed(tmp_path, filed(label="tiny:latest · v1 · t=0.2"))
+    held: dict[str, Any] = json.loads((tmp_path / FILE).read_text())
+    del held["shipped"]["label"]
+    (tmp_path / FILE).write_text(json.dumps(held))
+    assert read_filed(tmp_path) == filed()
+    assert filed().shipped.combination == "tiny:latest with v1"
+
+
 def test_a_file_out_of_reach_is_named(tmp_path: Path) -> None:
     """A folder in its place, and a home that is a file, are told apart from nothing shipped."""
     (tmp_path / FILE).mkdir()

@@ -316,6 +316,7 @@ def test_a_variant_is_shipped_with_its_own_texts_alone() -> None:
     judge(ledger, "mixed", ANNA, lambda _run, _slot: 12)
     done = ship(settings(), experiment="mixed", cell="a-big:1b/v1 · t=0.2")
     assert done.sampling.temperature == 0.2
+    assert done.combination == "a-big:1b · v1 · t=0.2"
     filed = read_filed(settings_home())
     assert filed is not None
     served = {text for kind in filed.kinds for text in kind.tips}

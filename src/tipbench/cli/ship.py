@@ -183,8 +183,7 @@ def _print_history(found: History, *, as_json: bool) -> None:
         (
             str(one.version),
             states[one.version],
-            one.model,
-            one.prompt_id,
+            *one.names,
             _score(one),
             one.because,
             one.experiment,

@@ -49,7 +49,7 @@ def to_tags(shipped: Shipped) -> dict[str, str]:
     tags |= {name: getattr(shipped, name) for name in _NUMBERS}
     tags |= {f"sampling.{name}": value for name, value in asdict(shipped.sampling).items()}
     tags |= {f"caution.{at}": line for at, line in enumerate(shipped.cautions)}
-    plain = ("ground", "because", "n_tips", "shipped_ms", "replaces")
+    plain = ("ground", "because", "n_tips", "shipped_ms", "replaces", "label")
     tags |= {name: getattr(shipped, name) for name in plain}
     known = {name: storable(str(value)) for name, value in tags.items() if value not in (None, "")}
     return {_KIND: "shipped"} | {f"{_HEAD}{name}": value for name, value in known.items()}
@@ -72,6 +72,7 @@ def from_tags(version: int, tags: Mapping[str, str], *, where: str) -> Shipped:
             shipped_ms=int(held["shipped_ms"]),
             version=version,
             replaces=int(held["replaces"]) if "replaces" in held else None,
+            label=held.get("label", ""),
         )
     except (KeyError, ValueError):
         raise BadInput(

@@ -69,7 +69,7 @@ def _shown_waiting(ledger: Ledger, entry: ExperimentSummary, batches: Sequence[B
 
 
 def status_for(service: Service, experiment: str, who: Principal) -> dict[str, Any]:
-    """How far judging has come. A judge sees no other judge, no name of a model and no number of agreement."""
+    """How far judging has come. A judge sees no other judge, no model's name and no number of agreement."""
     settings = service.settings({"experiment": named(service, experiment, who)})
     everything = who.role == "admin"
     state = judged_experiment(settings)

@@ -103,7 +103,7 @@ def _flush_folder(folder: Path) -> None:
 def _filed(data: Any) -> Filed:  # noqa: ANN401 - whatever the file holds
     if data["format"] != _FORMAT:
         raise ValueError(data["format"])
-    shipped = dict(data["shipped"])
+    shipped = {"label": "", **data["shipped"]}  # files of earlier versions have no label
     shipped["sampling"] = Sampling(**_checked(Sampling, shipped["sampling"]))
     shipped["cautions"] = _texts(shipped["cautions"])
     kinds = [kind | {"tips": _texts(kind["tips"])} for kind in data["kinds"]]

@@ -24,7 +24,7 @@ from tipbench.judge.candidates import candidate_key
 from tipbench.judge.scoring import is_overlong, slot_texts, slot_values
 from tipbench.ledger.locks import file_lock
 from tipbench.ledger.shipments import model_name
-from tipbench.records import Shipped
+from tipbench.records import VARIANT_SEPARATOR, Shipped
 from tipbench.settings import Settings, home
 from tipbench.suite import load_suite, place_of
 from tipbench.workflows.comparing import report_on
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from tipbench.compare.leaderboard import LeaderboardRow
     from tipbench.compare.report import Report
     from tipbench.records import JudgeKind, Ledger, Pin, Run, Sampling
     from tipbench.suite import Suite
@@ -235,7 +236,14 @@ def _described(state: Judged, report: Report, suite: Suite, runs: Sequence[Run],
         high=row.high,
         cautions=(*report.first, *choice.cautions, *mixed),
         shipped_ms=time.time_ns() // 1_000_000,
+        label=_label(row, run),
     )
+
+
+def _label(row: LeaderboardRow, run: Run) -> str:
+    """The row's name in the leaderboard; empty where that is the model and the prompt alone."""
+    plain = row.combination == (run.model, run.prompt_id)
+    return "" if plain else VARIANT_SEPARATOR.join(row.combination)
 
 
 def _usual_options(state: Judged, runs: Sequence[Run]) -> tuple[Sampling, int, tuple[str, ...]]:
@@ -271,8 +279,8 @@ def _put_in_force(ledger: Ledger, new: Shipped) -> Shipped:
 
 
 def _content(one: Shipped) -> Shipped:
-    """A shipping but for when it was made and what it came after."""
-    return replace(one, shipped_ms=0, version=0, replaces=None)
+    """A shipping without its time, its place in the history and its name, which other variants may change."""
+    return replace(one, shipped_ms=0, version=0, replaces=None, label="")
 
 
 def _earlier(ledger: Ledger, now: Shipped) -> Shipped:
