@@ -326,7 +326,9 @@ def test_drift_that_nobody_checked_is_said_first() -> None:
     assert provisional.first == ("The drift check is provisional: no person has judged the anchors yet.",)
     assert report(judged(AHEAD, anchors=people, drift_z=0.4)).first == ()
     accepted = report(judged(AHEAD, anchors=people, drift_z=4.0, drift_accepted=True))
-    assert accepted.first == ("Drift was accepted in 1 application: see `tipbench judge status`.",)
+    assert accepted.first == (
+        "Drift was accepted in 1 application: see `tipbench judge status --experiment x`.",
+    )
 
 
 def test_only_the_check_of_those_who_count_is_told() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from command import here
 from compared_worlds import BIG, SMALL, flat, report, world
 from stand_in import FakeModel, StandIn, running
 from tipbench.compare.text_reports import report_csv
@@ -22,6 +25,7 @@ from verdict_planting import ANNA, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tipbench.ledger.memory import MemoryLedger
     from tipbench.records import CellResult, Run
@@ -135,18 +139,25 @@ def notices(settings: Settings) -> list[str]:
     return [one for one in heard if "separate rows" in one]
 
 
-def test_collect_says_that_other_options_make_other_rows(home: object) -> None:
-    """A second collection at another temperature prints one notice; at the same one it prints none."""
+def test_collect_says_that_other_options_make_other_rows(home: object, tmp_path: Path) -> None:
+    """A second collection at another temperature prints one notice, at the same one none. The command in it
+    works as printed, for another experiment and another ledger than the usual ones.
+    """
     assert home
     with running(StandIn(models=[FakeModel("a:1b")])) as host:
         base = {
             "models": "a:1b", "prompts": "v1", "n_scenarios": 1, "ollama_url": host.url, "engine": "ollama",
+            "experiment": "two words", "mlflow_url": f"sqlite:///{tmp_path / 'other.db'}",
         }  # fmt: skip
         later: tuple[dict[str, float], ...] = ({}, {"repeats": 2}, {"temperature": 0.2})
         said = [notices(Settings.of({**base, **options})) for options in later]
     assert (said[0], said[1]) == ([], [])
     assert len(said[2]) == 1
     assert "t=0.7" in said[2][0]
+    (command,) = re.findall(r"`tipbench (compare [^`]*)`", said[2][0])
+    shown = here(*shlex.split(command))
+    assert shown.code == 0, shown.err
+    assert "v1 · t=0.2" in shown.out
 
 
 def test_sampling_is_read_back(home: object) -> None:

@@ -14,6 +14,7 @@ from tipbench.api.bodies import FILE_OR_FORM, uploaded_file
 from tipbench.api.errors import BadFields, documented
 from tipbench.api.fields import ExperimentName, Strict, Text, experiment_settings
 from tipbench.api.jobs import Started, started
+from tipbench.workflows.hints import ledger_options
 from tipbench.workflows.judging_room import JudgingRoom
 from tipbench.workflows.judging_views import status_for, to_judge
 from tipbench.workflows.recording import synced_ledger
@@ -265,7 +266,8 @@ def submit(room: TheRoom, who: JudgeOrAdmin, batch: str, body: SubmitRequest | N
 @router.post("/batches/{batch}/release", responses=documented(409))
 def release(service: TheService, who: Admin, batch: str) -> ReleasedAnswer:
     """Let the judge of a closed batch submit it again. 409 for a batch that is not closed, or is replaced."""
-    released = release_batch(synced_ledger(service.settings()), batch, by=who.name)
+    settings = service.settings()
+    released = release_batch(synced_ledger(settings), batch, by=who.name, options=ledger_options(settings))
     service.audit(who, "judge.release", batch)
     return ReleasedAnswer(batch=batch, experiment=released.experiment, judge=released.judge)
 

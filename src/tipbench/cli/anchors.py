@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tipbench.cli.bench import ledger_options
 from tipbench.cli.options import settings_options
 from tipbench.cli.screen import count, print_rows, say, typed
 from tipbench.settings import Settings
+from tipbench.workflows.hints import ledger_options
 
 _WHERE = ("mlflow_url", "mlflow_host_header")
 OfExperiment = Annotated[

@@ -13,7 +13,8 @@ from tipbench.cli.progress import follow
 from tipbench.cli.screen import count, err, heading, print_json, print_rows, say, tell, typed
 from tipbench.engine.memory import readable
 from tipbench.errors import Interrupted, LedgerUnreachable, Unavailable
-from tipbench.settings import Settings, home
+from tipbench.settings import Settings
+from tipbench.workflows.hints import ledger_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,19 +134,6 @@ def _print_summary(summary: Summary, settings: Settings) -> None:
     if not summary.unrecorded and (cells.done or cells.skipped):
         say(f"  recorded in {summary.ledger}")
         say(f"Next: {typed('experiments', summary.experiment, *ledger_options(settings))}")
-
-
-def ledger_options(settings: Settings) -> list[str]:
-    """What to add to a command so that it speaks to the same ledger as this one."""
-    from tipbench.ledger import public_uri
-
-    usual = Settings.of({})
-    options = []
-    if settings.mlflow_url != usual.mlflow_url:
-        options += ["--mlflow-url", public_uri(settings.mlflow_url, home=home())]
-    if settings.mlflow_host_header != usual.mlflow_host_header:
-        options += ["--mlflow-host-header", settings.mlflow_host_header]
-    return options
 
 
 def _print_estimate(plan: Estimate) -> None:

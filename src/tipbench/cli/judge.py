@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tipbench.cli import anchors
-from tipbench.cli.bench import AsJson, ledger_options
+from tipbench.cli.bench import AsJson
 from tipbench.cli.options import settings_options
 from tipbench.cli.progress import follow
 from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
 from tipbench.errors import BadInput, CheckFailed
 from tipbench.settings import Settings
+from tipbench.workflows.hints import ledger_options, suite_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,6 +202,11 @@ def _export(
     _print_written(written, settings, order, as_json=as_json)
 
 
+def _typed_for(settings: Settings, *words: str) -> str:
+    """A command about the settings' experiment, as a person types it here."""
+    return typed(*words, "--experiment", settings.experiment, *ledger_options(settings))
+
+
 def _print_written(written: Sequence[Written], settings: Settings, order: Order, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in written])
@@ -218,39 +224,10 @@ def _print_written(written: Sequence[Written], settings: Settings, order: Order,
     if len(paths) == 1:
         say(f"Next: fill it in, then {typed('judge', 'apply', paths[0], *ledger_options(settings))}")
     if written[0].left:
-        rest = typed("judge", "export", "--experiment", settings.experiment, *_rest(order), *_where(settings))
+        options = ["--all", "--out", "rest.json", *order.options, *suite_options(settings)]
+        rest = _typed_for(settings, "judge", "export", *options)
         left = written[0].left
         say(f"{count(left, 'candidate')} {'is' if left == 1 else 'are'} left: {rest}")
-
-
-def _rest(order: Order) -> list[str]:
-    """The options that export what such an order has left."""
-    values = {
-        "judge": order.judge,
-        "kind": order.kind,
-        "size": order.size,
-        "tips-per-cell": order.tips_per_cell,
-    }
-    usual = {"judge": "", "kind": "human", "size": 60, "tips-per-cell": 0}
-    flags = ("race", "second", "adjudicate", "new_rubric", "reopen")
-    return [
-        "--all",
-        "--out",
-        "rest.json",
-        *(
-            part
-            for name, value in values.items()
-            if value != usual[name]
-            for part in (f"--{name}", str(value))
-        ),
-        *(f"--{name.replace('_', '-')}" for name in flags if getattr(order, name)),
-    ]
-
-
-def _where(settings: Settings) -> list[str]:
-    usual = Settings.of({}).suite
-    suite = [] if settings.suite in {"", usual} else ["--suite", settings.suite]
-    return [*suite, *ledger_options(settings)]
 
 
 @app.command("apply")
@@ -314,7 +291,13 @@ def _apply(
             continue
         applied: Applied | None = None
         try:
-            applied = apply_read(synced_ledger(settings), file, rejudge=rejudge, accept_drift=accept_drift)
+            applied = apply_read(
+                synced_ledger(settings),
+                file,
+                rejudge=rejudge,
+                accept_drift=accept_drift,
+                options=ledger_options(settings),
+            )
         except CheckFailed as error:
             rejected.append(error)
             if len(files) > 1:
@@ -399,7 +382,8 @@ def release_command(
     from tipbench.workflows.recording import synced_ledger
     from tipbench.workflows.releasing import release_batch
 
-    released = release_batch(synced_ledger(settings), batch, by="command line")
+    where = ledger_options(settings)
+    released = release_batch(synced_ledger(settings), batch, by="command line", options=where)
     say(f"batch {released.batch_id} of {released.experiment} can be submitted again")
 
 
@@ -419,13 +403,15 @@ def status_command(*, settings: Settings, as_json: AsJson = False) -> None:
 
 
 def _print_status(found: JudgeState, settings: Settings) -> None:
+    from tipbench.workflows.judge_status import PROVISIONAL
+
     say(
         f"{found.experiment}: {found.judged} of {count(found.wanted, 'candidate')} judged under "
         f"{found.rubric_id}, "
         f"{found.pending} pending in {count(found.cells_pending, 'cell')}",
         style="bold",
     )
-    _print_left(found)
+    _print_left(found, settings)
     if found.settled:
         say("  judging further cannot change the winner")
     if found.raced_out:
@@ -433,9 +419,10 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
     if found.old_verdicts:
         say(f"  {count(found.old_verdicts, 'verdict')} under an earlier rubric: kept, not counted")
     for note in found.notes:
-        say(f"  {note}")
+        anchors_export = _typed_for(settings, "judge", "anchors", "export")
+        say(f"  {note} Judge them: {anchors_export}" if note == PROVISIONAL else f"  {note}")
     if found.judges:
-        _print_judges(found)
+        _print_judges(found, settings)
     if found.open_batches:
         _print_open(found)
     if found.rejected_batches:
@@ -444,17 +431,21 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
         say(f"Next: {typed('judge', 'export', '--experiment', found.experiment, *ledger_options(settings))}")
 
 
-def _print_left(found: JudgeState) -> None:
+def _print_left(found: JudgeState, settings: Settings) -> None:
+    """Print what is left in texts: a judge scores equal candidates of a scenario once."""
     if found.pending:
-        say(f"  about {count(found.minutes_left, 'minute')} left, at {found.seconds_each:.0f} s each")
+        texts = count(found.left_to_people, "different text")
+        minutes = count(found.minutes_left, "minute")
+        say(f"  {texts} to score, about {minutes} left, at {found.seconds_each:.0f} s each")
     elif found.wanted:
         say("  everything that is wanted is judged")
     if found.machine_only > 0:
-        alone = count(found.machine_only, "candidate")
-        say(f"  {alone} by a model or the proxy alone: `judge export` hands them to people")
+        alone = count(found.machine_only, "different text")
+        export = _typed_for(settings, "judge", "export")
+        say(f"  {alone} judged by a model or the proxy alone; hand them to people: {export}")
 
 
-def _print_judges(found: JudgeState) -> None:
+def _print_judges(found: JudgeState, settings: Settings) -> None:
     heading("judges")
     rows = [
         (
@@ -468,12 +459,12 @@ def _print_judges(found: JudgeState) -> None:
         )
         for one in found.judges
     ]
-    numbers = ("candidates", "batches", "severity", "overlong set")
+    numbers = ("texts", "batches", "severity", "overlong set")
     print_rows(("judge", "kind", *numbers, "drift"), rows, right=numbers)
     for one in found.judges:
         _print_chart(one)
         _print_comparison(one)
-    _print_agreement(found)
+    _print_agreement(found, settings)
 
 
 def _drift_word(one: JudgeStatus) -> str:
@@ -508,14 +499,16 @@ def _print_comparison(one: JudgeStatus) -> None:
     if one.compared is None:
         return
     if not one.compared.n:
-        say(f"{one.judge.id}: not compared with people yet; they have no candidate in common")
+        say(f"{one.judge.id}: not compared with people yet; they have no text in common")
         return
     scales = ", ".join(
         f"{name}: bias {_signed(s.bias)}, alpha {_share(s.alpha)}, r {_share(s.correlation)}"
         for name, s in one.compared.scales.items()
     )
     trust = "agrees well enough to rank alone" if one.compared.passes else "does not rank alone"
-    say(f"{one.judge.id} against {one.compared.people}s on {one.compared.n}: {scales}; {trust}")
+    say(
+        f"{one.judge.id} against {one.compared.people}s on {count(one.compared.n, 'text')}: {scales}; {trust}"
+    )
 
 
 def _signed(value: float | None) -> str:
@@ -526,20 +519,20 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _print_agreement(found: JudgeState) -> None:
+def _print_agreement(found: JudgeState, settings: Settings) -> None:
     agreed = found.agreement
     if not agreed.n_items:
-        say(
-            "agreement: nothing is judged by two judges yet (judge export --second --judge NAME)", style="dim"
-        )
+        second = _typed_for(settings, "judge", "export", "--second", "--judge", "NAME")
+        say(f"agreement: nothing is judged by two judges yet ({second})", style="dim")
         return
     alphas = ", ".join(f"{name} {_share(alpha)}" for name, alpha in agreed.alpha.items())
     few = "" if agreed.enough else "; at least 60 are needed to lean on it"
     word = f" ({agreed.word})" if agreed.word else ""
-    say(f"agreement (Krippendorff's alpha) on {count(agreed.n_items, 'candidate')}: {alphas}{word}{few}")
+    say(f"agreement (Krippendorff's alpha) on {count(agreed.n_items, 'text')}: {alphas}{word}{few}")
     if agreed.gaps:
         disputed = len({gap.candidate for gap in agreed.gaps})
-        say(f"{count(disputed, 'candidate')} to adjudicate: judge export --adjudicate")
+        adjudicate = _typed_for(settings, "judge", "export", "--adjudicate")
+        say(f"{count(disputed, 'text')} to adjudicate: {adjudicate}")
 
 
 def _print_open(found: JudgeState) -> None:
@@ -548,7 +541,7 @@ def _print_open(found: JudgeState) -> None:
         (one.batch_id, one.judge or "anybody", f"{one.judged} of {one.items}", _day(one.created_ms))
         for one in found.open_batches
     ]
-    print_rows(("batch", "for", "judged", "since"), rows)
+    print_rows(("batch", "for", "items judged", "since"), rows)
 
 
 def _print_rejected(found: JudgeState, settings: Settings) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tipbench.cli.bench import AsJson, ledger_options, metrics_line, print_candidates
+from tipbench.cli.bench import AsJson, metrics_line, print_candidates
 from tipbench.cli.options import settings_options
 from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
 from tipbench.errors import BadInput, LedgerUnreachable
 from tipbench.settings import Settings
+from tipbench.workflows.hints import ledger_options
 
 if TYPE_CHECKING:
     from tipbench.ledger import DrainReport

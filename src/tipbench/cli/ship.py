@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tipbench.cli.bench import AsJson, ledger_options
+from tipbench.cli.bench import AsJson
 from tipbench.cli.options import settings_options
 from tipbench.cli.screen import print_json, print_rows, say, tell, typed
 from tipbench.errors import BadInput
 from tipbench.settings import Settings
+from tipbench.workflows.hints import ledger_options
 
 if TYPE_CHECKING:
     from tipbench.records import Shipped

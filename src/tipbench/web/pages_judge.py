@@ -94,7 +94,7 @@ def result(request: Request, experiment: str, who: Principal = need("judge", "ad
         scales=_scales(agreed) if agreed and admin else (),
         agreement_told=_agreement_told(agreed, numbers=admin),
         severity=_severity(own, numbers=admin),
-        notes=[as_sentence(note.partition(" (tipbench")[0]) for note in found.notes],
+        notes=[as_sentence(note) for note in found.notes],
     )
 
 

@@ -13,7 +13,7 @@ from tipbench.errors import BadInput, CheckFailed, NotFound, TipbenchError
 from tipbench.judge.answers import Answer, answer_keys, read_answer
 from tipbench.suite.problems import listed
 from tipbench.workflows.drafts import Draft
-from tipbench.workflows.judge_replies import BatchClosed
+from tipbench.workflows.judge_replies import BatchClosed, NothingLeft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,6 +68,8 @@ class AgentJudging:
         """The next items without scores, in the batch's order. Taking them reserves nothing."""
         try:
             batch = self._take()
+        except NothingLeft as error:
+            return {"items": [], "message": error.words}
         except NotFound as error:
             return {"items": [], "message": str(error)}
         draft = self._draft(batch)

@@ -137,8 +137,8 @@ def add_anchors(settings: Settings, *, per_scenario: int = 4) -> Grown:
     if not more:
         raise NotFound(
             f"experiment {state.experiment!r} has no candidate that two judges scored alike and that is "
-            "not an "
-            "anchor yet; let a second judge score some: tipbench judge export --second --judge NAME"
+            "not an anchor yet; let a second judge score some: "
+            f"{state.command('judge', 'export', '--second', '--judge', 'NAME')}"
         )
     return Grown(added=len(more), path=_keep(suite, more))
 

@@ -18,6 +18,7 @@ from tipbench.judge.attempts import submission_id
 from tipbench.judge.filled_file import check_file, read_file
 from tipbench.judge.gate import check_drift, history_of
 from tipbench.records import Application, Rejection, Verdict, content_hash
+from tipbench.workflows.hints import experiment_command, ledger_options
 from tipbench.workflows.judge_replies import Rejected, check_words, closed
 from tipbench.workflows.judged import read_judged, scored_items
 from tipbench.workflows.recording import synced_ledger
@@ -128,18 +129,32 @@ def apply_file(
     Raises CheckFailed for a rejected or closed batch: Rejected, BatchClosed or, of several, BatchesRejected.
     """
     file = read_judge_file(path)
-    return apply_read(synced_ledger(settings), file, rejudge=rejudge, accept_drift=accept_drift)
+    return apply_read(
+        synced_ledger(settings),
+        file,
+        rejudge=rejudge,
+        accept_drift=accept_drift,
+        options=ledger_options(settings),
+    )
 
 
 def apply_read(
-    ledger: Ledger, file: JudgeFile, *, rejudge: bool = False, accept_drift: bool = False
+    ledger: Ledger,
+    file: JudgeFile,
+    *,
+    rejudge: bool = False,
+    accept_drift: bool = False,
+    options: Sequence[str] = (),
 ) -> Applied:
-    """Apply a judge's file that was read, to the batches in this ledger that it was made from."""
+    """Apply a judge's file that was read, to the batches in this ledger that it was made from.
+
+    `options` name the ledger in commands that messages print.
+    """
     with one_submission(*file.batch_ids):
         state, batches = batches_of(ledger, file)
         filled = check_file(file, *batches, rubric_text=state.rubric.text, scales=state.rubric.scales)
         for batch in batches:
-            _check_taker(batch, filled)
+            _check_taker(batch, filled, options)
         return apply_filled(state, batches, filled, rejudge=rejudge, accept_drift=accept_drift)
 
 
@@ -266,12 +281,13 @@ def file_bytes(path: str) -> bytes:
         ) from None
 
 
-def _check_taker(batch: Batch, filled: FilledFile) -> None:
+def _check_taker(batch: Batch, filled: FilledFile, options: Sequence[str]) -> None:
     if batch.judge and filled.judge.id != batch.judge:
+        words = ("judge", "export", "--judge", filled.judge.id)
+        export = experiment_command(*words, experiment=batch.experiment, options=options)
         raise BadInput(
             f"{filled.path}: batch {batch.batch_id} was exported for {batch.judge!r}, and 'judged_by' says "
-            f"{filled.judge.id!r}; export one for {filled.judge.id!r}: tipbench judge export --judge "
-            f"{filled.judge.id}"
+            f"{filled.judge.id!r}; export one for {filled.judge.id!r}: {export}"
         )
 
 
@@ -385,7 +401,7 @@ def _marked(state: Judged) -> Judged:
     where nothing is new, as the runs may not have been reached when the same was applied before.
     """
     for _ in range(_MOST_ROUNDS):
-        state = read_judged(state.ledger, state.experiment)
+        state = read_judged(state.ledger, state.experiment, options=state.options)
         if not mark(state):
             break
     return state

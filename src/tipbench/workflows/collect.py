@@ -27,6 +27,7 @@ from tipbench.settings import Settings
 from tipbench.suite import load_suite, place_of, render, stored_text
 from tipbench.text import hide_logins, without_login
 from tipbench.workflows.engines import check_parallel, find_models, hold_engine, open_engine
+from tipbench.workflows.hints import experiment_command, ledger_options
 from tipbench.workflows.interrupt import ignore_signals, in_background, run_interruptible
 from tipbench.workflows.recording import Because, Recorder
 
@@ -271,7 +272,13 @@ class _Job:
     def _announce(self, plan: Plan) -> None:
         others = _other_options(plan.cells, self._recorder.used_options)
         if others:
-            self._emit({"event": "notice", "message": others})
+            name, where = self._settings.experiment, ledger_options(self._settings)
+            rows = experiment_command("compare", experiment=name, options=where)
+            message = (
+                f"this experiment has cells with other sampling options ({', '.join(others)}): `{rows}` "
+                "shows them as separate rows"
+            )
+            self._emit({"event": "notice", "message": message})
         cells = {model.name: len(cells) for model, cells in plan.by_model()}
         planned = len(plan.cells) + plan.skipped
         self._emit({"event": "plan", "planned": planned, "skipped": plan.skipped, "models": cells})
@@ -384,8 +391,8 @@ class _Job:
         )
 
 
-def _other_options(cells: Sequence[Cell], used: Collection[tuple[str, Sampling]]) -> str:
-    """Return a sentence if the experiment has cells with other sampling options; else an empty text."""
+def _other_options(cells: Sequence[Cell], used: Collection[tuple[str, Sampling]]) -> list[str]:
+    """Return the options of cells in the experiment that differ from those of the planned cells."""
     planned = {(cell.prompt_hash, cell.sampling) for cell in cells}
     found = {
         name
@@ -394,12 +401,7 @@ def _other_options(cells: Sequence[Cell], used: Collection[tuple[str, Sampling]]
         for name in sampling.differs_from(other)
         if prompt == other_prompt or name.startswith("t=")
     }
-    if not found:
-        return ""
-    return (
-        f"this experiment has cells with other sampling options ({', '.join(sorted(found))}): "
-        "`tipbench compare` shows them as separate rows"
-    )
+    return sorted(found)
 
 
 def _fault(model: str, mark: str, number: int, *, removed: bool) -> str:

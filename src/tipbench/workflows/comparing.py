@@ -238,8 +238,8 @@ def _caution(
     if not insist:
         raise CheckFailed(
             f"the ranking of experiment {state.experiment!r} would stand on {who} alone, and {why}: that is "
-            "no ground for it; let a person or an agent judge (tipbench judge export), or pass --insist "
-            f"{instead}"
+            f"no ground for it; let a person or an agent judge ({state.command('judge', 'export')}), or pass "
+            f"--insist {instead}"
         )
     if kind == "proxy":
         return ("Scores come from simple word rules (the proxy judge). Do not ship on them.",)
@@ -301,7 +301,8 @@ def _drift_lines(state: Judged, kind: JudgeKind | None) -> tuple[str, ...]:
     lines += _provisional([batch for batch, _ in applied], n_checked=len(checked))
     accepted = sum(one.drift_accepted for _, one in applied)
     if accepted:
-        lines.append(f"Drift was accepted in {_count(accepted, 'application')}: see `tipbench judge status`.")
+        seen = state.command("judge", "status")
+        lines.append(f"Drift was accepted in {_count(accepted, 'application')}: see `{seen}`.")
     return tuple(lines)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipbench.errors import BadInput, NotFound
+from tipbench.errors import BadInput
 from tipbench.judge.agreement import agreement, wide_gap
 from tipbench.judge.attempts import closed_to, hidden_texts, real_candidates
 from tipbench.judge.blocks import blocks_of, unseen_first, wanted_blocks
@@ -21,7 +21,8 @@ from tipbench.judge.verdicts import judged
 from tipbench.records import Batch, Judge
 from tipbench.workflows.anchoring import anchors_of
 from tipbench.workflows.applying import mark, read_judge_file
-from tipbench.workflows.judge_replies import closed, no_other_texts
+from tipbench.workflows.hints import ledger_options, suite_options
+from tipbench.workflows.judge_replies import NothingLeft, closed, no_other_texts
 from tipbench.workflows.judged import PEOPLE, judged_experiment, read_judged, suite_of
 from tipbench.workflows.recording import synced_ledger
 from tipbench.workflows.whole_files import check_free, write_whole
@@ -67,6 +68,23 @@ class Order:
     @property
     def purpose(self) -> Purpose:
         return "adjudicate" if self.adjudicate else "second" if self.second else "judge"
+
+    @property
+    def options(self) -> list[str]:
+        """The options of `judge export` that repeat this order, without --all and --out."""
+        values = {
+            "judge": self.judge,
+            "kind": self.kind,
+            "size": self.size,
+            "tips-per-cell": self.tips_per_cell,
+        }
+        usual = {"judge": "", "kind": "human", "size": 60, "tips-per-cell": 0}
+        flags = ("race", "second", "adjudicate", "new_rubric", "reopen")
+        given = [(f"--{name}", str(value)) for name, value in values.items() if value != usual[name]]
+        return [
+            *(part for pair in given for part in pair),
+            *(f"--{name.replace('_', '-')}" for name in flags if getattr(self, name)),
+        ]
 
     @property
     def judged_by(self) -> Judge | None:
@@ -134,7 +152,7 @@ def _write_one(path: Path, taken: Taken, order: Order, *, force: bool) -> list[P
         _check_size(path, text)
         for batch in taken.new:
             keep_batch(taken.state, batch)
-        _write(path, text, batches)
+        _write(taken.state, path, text, batches, order)
     return [path] * len(batches)
 
 
@@ -148,7 +166,7 @@ def _write_folder(folder: Path, taken: Taken, order: Order, *, force: bool) -> l
         if batch in taken.new:
             keep_batch(taken.state, batch)
         if not (order.reopen and path.exists()):
-            _write(path, batch_file(taken.state, batch, judge=order.judged_by), [batch])
+            _write(taken.state, path, batch_file(taken.state, batch, judge=order.judged_by), [batch], order)
         paths.append(path)
     return paths
 
@@ -172,15 +190,15 @@ def _check_size(path: Path, text: str) -> None:
         )
 
 
-def _write(path: Path, text: str, batches: Sequence[Batch]) -> None:
+def _write(state: Judged, path: Path, text: str, batches: Sequence[Batch], order: Order) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
         one = len(batches) == 1
-        again = f"--batch {batches[0].batch_id}" if one else "--all --reopen"
+        again = ["--batch", batches[0].batch_id] if one else ["--all", *replace(order, reopen=True).options]
         raise BadInput(
             f"{path} cannot be written ({error.strerror}); the {'batch is' if one else 'batches are'} kept: "
-            f"tipbench judge export {again} --out FILE"
+            f"{state.command('judge', 'export', *again, '--out', 'FILE')}"
         ) from None
 
 
@@ -217,14 +235,15 @@ def export_again(
         raise closed(batch_id)
     check_free(Path(out), force=force)
     judge = Judge(id=batch.judge, kind=kind) if batch.judge else None
-    _write(Path(out), batch_file(found, batch, judge=judge), [batch])
+    _write(found, Path(out), batch_file(found, batch, judge=judge), [batch], Order())
     return Written(batch_id=batch_id, path=out, items=len(batch.items))
 
 
 def judged_experiment_of(settings: Settings, batch_id: str) -> Judged:
     """The experiment that a batch belongs to, whichever the settings name."""
     ledger = synced_ledger(settings)
-    return read_judged(ledger, ledger.batch(batch_id).experiment)
+    experiment = ledger.batch(batch_id).experiment
+    return read_judged(ledger, experiment, options=ledger_options(settings))
 
 
 def batch_file(state: Judged, *batches: Batch, judge: Judge | None) -> str:
@@ -241,7 +260,7 @@ def _check_order(order: Order) -> None:
 
 
 def take_batches(settings: Settings, order: Order) -> Taken:
-    """The batches of an order. Raises NotFound if there is none, unless the order is to `reopen`."""
+    """The batches of an order. Raises NothingLeft if there is none, unless the order is to `reopen`."""
     state = judged_experiment(settings)
     suite = suite_of(state, settings, new_rubric=order.new_rubric)
     # verdicts under the earlier rubric are kept, and no longer count
@@ -250,7 +269,7 @@ def take_batches(settings: Settings, order: Order) -> Taken:
     blocks = _blocks(state, suite, order, out=_out(state, order) | _candidates(held))
     if not blocks and not order.reopen:
         _adopt_rubric(state)
-        raise NotFound(_nothing_left(state, suite, order))
+        raise _nothing_left(state, suite, order, options=suite_options(settings))
     left = _keys(blocks) | _candidates(held)
     held = held if order.every else held[:1]
     new = _new_batches(state, suite, blocks, order) if blocks and (order.every or not held) else []
@@ -273,7 +292,7 @@ def _new_batches(state: Judged, suite: Suite, blocks: list[Block], order: Order)
         if closed_batches and not _is_checked(batch, suite, withheld, anyway=not here):
             if found:
                 break
-            raise no_other_texts((here or closed_batches)[-1].batch_id)
+            raise no_other_texts((here or closed_batches)[-1].batch_id, options=state.options)
         found.append(replace(batch, replaces=to_replace.pop(0).batch_id) if to_replace else batch)
     return found
 
@@ -455,22 +474,29 @@ def new_batch_id() -> str:
     return f"b{secrets.token_hex(6)}"
 
 
-def _nothing_left(state: Judged, suite: Suite, order: Order) -> str:
+def _nothing_left(state: Judged, suite: Suite, order: Order, *, options: Sequence[str]) -> NothingLeft:
+    """The error for an order without candidates. `options` name the suite in a command."""
     where = f"experiment {state.experiment!r}"
     others = _taken_by_others(state, order)
     open_ones = _keys(_blocks(state, suite, order, out=others))
     if open_ones and not order.even_if_open:
-        return (
-            f"{where} has nothing left to hand out: {len(open_ones)} candidates are in open batches "
-            "(`tipbench judge status` lists them); apply their files, or hand them out again with --reopen"
+        every = ["--all"] if order.every else []
+        again = [*every, "--out", "open.json", *replace(order, reopen=True).options, *options]
+        return NothingLeft(
+            f"{where} has nothing left to hand out: {len(open_ones)} candidates are in open batches",
+            f" (`{state.command('judge', 'status')}` lists them); apply their files, or hand them out again "
+            f"with --reopen: `{state.command('judge', 'export', *again)}`",
         )
     if order.adjudicate:
-        return f"{where} has nothing to adjudicate: no two judges are {_far_apart(state)} on any scale"
+        return NothingLeft(
+            f"{where} has nothing to adjudicate: no two judges are {_far_apart(state)} on any scale"
+        )
     if order.second:
-        return f"{where} has nothing that others have judged and {order.judge!r} has not"
+        return NothingLeft(f"{where} has nothing that others have judged and {order.judge!r} has not")
     if not any(run.status == "done" for run in state.runs):
-        return f"{where} has no cells to judge yet; collect some first"
-    return f"{where} has nothing left {_but(state, order)}"
+        return NothingLeft(f"{where} has no cells to judge yet; collect some first")
+    why, see = _but(state, order)
+    return NothingLeft(f"{where} has nothing left {why}", f"; see `{state.command(*see)}`" if see else "")
 
 
 def _far_apart(state: Judged) -> str:
@@ -478,11 +504,12 @@ def _far_apart(state: Judged) -> str:
     return f"{' or '.join(f'{gap:g}' for gap in gaps)} or more points apart"
 
 
-def _but(state: Judged, order: Order) -> str:
+def _but(state: Judged, order: Order) -> tuple[str, tuple[str, ...]]:
+    """Why nothing is left, and the command that shows more, if any."""
     if order.race and _planned(state, order).is_settled:
-        return "to race for: judging further cannot change the winner"
+        return "to race for: judging further cannot change the winner", ()
     if _taken_by_others(state, order):
-        return "but what other judges were given and have not brought back; see `tipbench judge status`"
+        return "but what other judges were given and have not brought back", ("judge", "status")
     if order.tips_per_cell:
-        return f"to judge among the first {order.tips_per_cell} of each cell"
-    return f"to judge; see `tipbench compare --experiment {state.experiment}`"
+        return f"to judge among the first {order.tips_per_cell} of each cell", ()
+    return "to judge", ("compare",)

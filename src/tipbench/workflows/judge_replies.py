@@ -6,12 +6,15 @@ hidden items or their reference scores. An admin reads the numbers in `judge sta
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tipbench.errors import CheckFailed
+from tipbench.errors import CheckFailed, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tipbench.judge.gate import Drift, State
 
 _REJECTED = (
@@ -50,6 +53,14 @@ class Rejected(CheckFailed):
         super().__init__(f"batch {batch_id} {_REJECTED} {rest}")
 
 
+class NothingLeft(NotFound):
+    """No candidate to hand out. The message also has a command, which `words` for judges leave out."""
+
+    def __init__(self, words: str, command: str = "") -> None:
+        super().__init__(words + command)
+        self.words = words
+
+
 class BatchClosed(CheckFailed):
     """A batch that takes no submission, or a judge who gets no new batch because of it."""
 
@@ -65,11 +76,12 @@ def closed(batch_id: str) -> BatchClosed:
     )
 
 
-def no_other_texts(batch_id: str) -> BatchClosed:
+def no_other_texts(batch_id: str, *, options: Sequence[str] = ()) -> BatchClosed:
     """The refusal of a new batch where the suite has no texts left to check the judge with."""
     why = f"{_CLOSED}, and the suite has no other texts to check the next one with"
+    release = shlex.join(["tipbench", "judge", "release", batch_id, *options])
     return BatchClosed(
-        f"batch {batch_id} is closed, {why}. An admin can release it: tipbench judge release {batch_id}",
+        f"batch {batch_id} is closed, {why}. An admin can release it: {release}",
         words=f"Your batch is closed, {why}. Ask an admin to release it.",
     )
 

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 # What a person takes for a tip, unless their batches say otherwise.
 USUAL_SECONDS = 20.0
 _QUICKEST, _SLOWEST = 2.0, 120.0
+PROVISIONAL = "The drift check is provisional: no person has judged the anchors yet."
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeStatus:
     """One judge: how much, how severe against others, and the drift chart. Unknown is None.
 
-    `compared` is how a model or the proxy fares against people, None for people and agents.
+    `verdicts` counts the texts that the judge has scored. `compared` compares a model or the proxy with
+    people; it is None for people and agents.
     """
 
     judge: Judge
@@ -84,12 +86,13 @@ class RejectedBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeState:
-    """Counts of candidates, each slot of a cell by itself, like the counts of `compare` and `experiments`.
+    """`wanted`, `judged` and `pending` count candidates: each slot of a cell, as in `compare`.
 
-    `judged` are those with scores that the leaderboard uses, `pending` those that wait for a judge.
-    `settled` says that judging further cannot change the winner. `left_to_people` are the different
-    texts that no person or agent has judged, `machine_only` those of them that a model or the proxy has.
-    `minutes_left` is what they take one person, at the pace of the batches so far or at twenty seconds each.
+    All other counts are of texts: equal candidates of a scenario are one text. `judged` candidates have
+    scores that the leaderboard uses, `pending` ones wait for a judge. `left_to_people` are the texts that no
+    person or agent has judged, `machine_only` those of them that a model or the proxy has. `minutes_left` is
+    what they take one person, at the pace of the batches so far or at twenty seconds each. `settled` says
+    that judging further cannot change the winner.
     """
 
     experiment: str
@@ -312,8 +315,5 @@ def _notes(state: Judged) -> tuple[str, ...]:
         return ()
     notes = [visibility_sentence(state.rubric.scales)]
     if not all(item.by_people for item in checked[-1].items if item.role == "anchor"):
-        notes.append(
-            "The drift check is provisional: no person has judged the anchors yet (tipbench judge "
-            "anchors export)."
-        )
+        notes.append(PROVISIONAL)
     return tuple(notes)

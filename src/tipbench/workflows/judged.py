@@ -26,11 +26,12 @@ from tipbench.settings import Settings
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.browse import pin_of
+from tipbench.workflows.hints import experiment_command, ledger_options
 from tipbench.workflows.recording import synced_ledger
 from tipbench.workflows.remembered_suite import changed_scenarios, remembered_suite
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tipbench.judge.verdicts import OverlongFlag
     from tipbench.records import Batch, JudgeKind, Ledger, Mark, Pin, Run, Verdict
@@ -42,7 +43,10 @@ PEOPLE: tuple[JudgeKind, ...] = ("human", "agent")
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One experiment, as the ledger holds it. Nothing here asks the ledger again."""
+    """One experiment, as the ledger holds it. Nothing here asks the ledger again.
+
+    `options` are those that name the ledger in a command.
+    """
 
     ledger: Ledger
     experiment: str
@@ -50,6 +54,11 @@ class Judged:
     rubric: Rubric
     runs: tuple[Run, ...]
     batches: tuple[Batch, ...]
+    options: tuple[str, ...] = ()
+
+    def command(self, *words: str) -> str:
+        """Return a command about this experiment, as a person types it."""
+        return experiment_command(*words, experiment=self.experiment, options=self.options)
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -241,10 +250,11 @@ def nothing_thrown_away() -> Iterator[None]:
 
 def judged_experiment(settings: Settings) -> Judged:
     """What is known of the settings' experiment; NotFound where there is none of that name."""
-    return read_judged(synced_ledger(settings), settings.experiment)
+    return read_judged(synced_ledger(settings), settings.experiment, options=ledger_options(settings))
 
 
-def read_judged(ledger: Ledger, experiment: str) -> Judged:
+def read_judged(ledger: Ledger, experiment: str, *, options: Sequence[str] = ()) -> Judged:
+    """Read an experiment. `options` name the ledger in commands that messages print."""
     pin = pin_of(ledger, experiment)
     with nothing_thrown_away():
         return Judged(
@@ -254,6 +264,7 @@ def read_judged(ledger: Ledger, experiment: str) -> Judged:
             rubric=rubric_from_text(pin.rubric_text, name=f"the rubric of experiment {experiment!r}"),
             runs=tuple(ledger.runs(experiment)),
             batches=tuple(ledger.batches(experiment)),
+            options=tuple(options),
         )
 
 

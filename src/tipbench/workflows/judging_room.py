@@ -18,7 +18,7 @@ from tipbench.workflows.access import NotAllowed
 from tipbench.workflows.applying import apply_answers, one_submission
 from tipbench.workflows.desk import JudgesDesk
 from tipbench.workflows.exporting import Order, judged_experiment_of
-from tipbench.workflows.judge_replies import REJECTED_BEFORE, BatchClosed, Rejected, closed
+from tipbench.workflows.judge_replies import REJECTED_BEFORE, BatchClosed, NothingLeft, Rejected, closed
 from tipbench.workflows.judge_status import seconds_each
 from tipbench.workflows.judged import judged_experiment, scored_items
 from tipbench.workflows.judging_names import name_for, named
@@ -157,12 +157,13 @@ class JudgingRoom:
             self._service.audit(who, "judge.replaced", batch.replaces, f"by {batch.batch_id}")
 
     def _without_names(self, error: NotFound | BadInput, state: Judged, who: Principal) -> Exception:
-        """The error as a judge may read it: an admin is told by its own words what is to be done."""
+        """The error as a judge may read it, without commands and hidden names. An admin reads all of it."""
         if who.role == "admin":
             return error
         shown = self._name(state, who)
         if isinstance(error, NotFound):
-            return NotFound(str(error).replace(state.experiment, shown).partition("; see `tipbench")[0])
+            words = error.words if isinstance(error, NothingLeft) else str(error)
+            return NotFound(words.replace(state.experiment, shown))
         return BadInput(f"experiment {shown!r} cannot be judged at present; ask an admin to look at it")
 
     def _remember(self, state: Judged, batch: Batch) -> _Open:

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 from tipbench.errors import Conflict
 from tipbench.records import Release
+from tipbench.workflows.hints import experiment_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tipbench.records import Batch, Ledger
 
 
-def release_batch(ledger: Ledger, batch_id: str, *, by: str) -> Batch:
+def release_batch(ledger: Ledger, batch_id: str, *, by: str, options: Sequence[str] = ()) -> Batch:
     """Forgive the rejections of a closed batch. Its judge then has three more attempts.
 
-    Raises Conflict for a batch that is not closed, or that another batch replaces.
+    Raises Conflict for a batch that is not closed, or that another batch replaces. `options` name the ledger
+    in the command that the message prints.
     """
     batch = ledger.batch(batch_id)
     if not batch.is_closed:
-        raise Conflict(
-            f"batch {batch_id} is not closed; see the batches that are: tipbench judge status --experiment "
-            f"{batch.experiment}"
-        )
+        status = experiment_command("judge", "status", experiment=batch.experiment, options=options)
+        raise Conflict(f"batch {batch_id} is not closed; see the batches that are: {status}")
     for other in ledger.batches(batch.experiment):
         if other.replaces == batch_id:
             raise Conflict(

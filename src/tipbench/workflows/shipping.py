@@ -87,7 +87,7 @@ def ship(
     """
     state = judged_experiment(replace(settings, experiment=experiment))
     report = report_on(state, insist=insist, instead="with --cell MODEL/PROMPT to ship one all the same")
-    choice = choose(report, recommended=recommended, cell=cell, insist=insist)
+    choice = choose(report, recommended=recommended, cell=cell, insist=insist, options=state.options)
     suite = suite_of(state, settings)
     runs = combinations(state.runs)[choice.row.combination]
     _check_prompt(suite, runs[0], experiment)

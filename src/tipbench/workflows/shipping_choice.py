@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, CheckFailed, NotFound
 from tipbench.records import VARIANT_SEPARATOR
 from tipbench.suite.problems import did_you_mean, listed
+from tipbench.workflows.hints import experiment_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,21 +27,28 @@ class Choice:
     cautions: tuple[str, ...] = ()
 
 
-def choose(report: Report, *, recommended: bool, cell: str | None, insist: bool) -> Choice:
-    """What to ship; CheckFailed where the report does not say so and nobody else did."""
+def choose(
+    report: Report, *, recommended: bool, cell: str | None, insist: bool, options: Sequence[str] = ()
+) -> Choice:
+    """What to ship; CheckFailed where the report does not say so and nobody else did.
+
+    `options` name the ledger in commands that messages print.
+    """
+    export = experiment_command("judge", "export", experiment=report.title, options=options)
+    judge_it = f"judge it with `{export}`"
     if cell is not None:
         if recommended:
             raise BadInput("--recommended and --cell both say what to ship; give one of them")
-        return _named(report, cell, insist=insist)
+        return _named(report, cell, insist=insist, judge_it=judge_it)
     if report.ground is None:
         raise CheckFailed(
             f"nothing of experiment {report.title!r} is judged yet, so there is nothing to choose by: "
-            f"{_judge(report)}, then run the same command again"
+            f"{judge_it}, then run the same command again"
         )
     if not report.advise:
         raise CheckFailed(
             f"{report.first[0]} That is no ground for choosing what to ship: let a person or an agent judge "
-            f"({_judge(report)}), or name one with --cell: {listed(map(cell_name, report.board.rows))}"
+            f"({judge_it}), or name one with --cell: {listed(map(cell_name, report.board.rows))}"
         )
     if report.board.winner is not None:
         return Choice(row=_row(report, report.board.winner), because="winner")
@@ -56,7 +63,7 @@ def cell_name(row: LeaderboardRow) -> str:
     return f"{row.model}/{row.prompt}"
 
 
-def _named(report: Report, cell: str, *, insist: bool) -> Choice:
+def _named(report: Report, cell: str, *, insist: bool, judge_it: str) -> Choice:
     typed = cell.strip()
     rows = {cell_name(row): row for row in report.board.rows}
     if not rows:
@@ -74,7 +81,7 @@ def _named(report: Report, cell: str, *, insist: bool) -> Choice:
         )
     if row.mean is None and not insist:
         raise CheckFailed(
-            f"nobody has judged {row.combination}: {_judge(report)}, or pass --insist to ship it all the same"
+            f"nobody has judged {row.combination}: {judge_it}, or pass --insist to ship it all the same"
         )
     return Choice(row=row, because="named", cautions=_against(report, row))
 
@@ -112,7 +119,3 @@ def _numbers(row: LeaderboardRow) -> str:
 
 def _row(report: Report, combination: Sequence[str]) -> LeaderboardRow:
     return next(row for row in report.board.rows if row.combination == combination)
-
-
-def _judge(report: Report) -> str:
-    return f"judge it with `tipbench judge export --experiment {shlex.quote(report.title)}`"
