@@ -499,6 +499,11 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentSummary:
+    """An experiment in numbers of cells. `failed` cells failed in the engine and have no reply.
+
+    `judged` counts candidates with scores.
+    """
+
     name: str
     experiment_id: str
     suite_id: str

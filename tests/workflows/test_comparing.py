@@ -67,7 +67,8 @@ def test_failed_replies_do_not_lead_while_nothing_is_judged() -> None:
     found = report(world(BIG, SMALL, changed=cut_off(BIG)), weights={"tone": 2})
     assert [(row.model, row.mean) for row in found.board.rows] == [(SMALL[0], None)]
     assert found.sentences[1] == "To say more, judge the 8 candidates waiting."
-    assert "4 replies hold nothing to judge" in " ".join(found.notes)
+    counted = "Each counts as the lowest score on every scale: 3 points."
+    assert found.notes == (f"4 of 8 replies could not be used: 4 truncated. {counted}",)
     assert found.exploration is not None
     assert found.exploration.sentence == "Nothing is ranked, so other weights change nothing."
     nothing = report(world(BIG, changed=cut_off(BIG)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from compared_worlds import AHEAD, BIG, CLOSE, SMALL, cut_off, flat, judged, rep
 from judged_world import plant
 from tipbench.compare.html import report_html
 from tipbench.compare.table import report_table
-from tipbench.ledger import open_ledger
+from tipbench.ledger import MemoryLedger, open_ledger
+from tipbench.records import Reading
 from tipbench.settings import Settings, home
+from tipbench.suite import load_suite
 from tipbench.workflows.applying import rebuild
 from tipbench.workflows.browse import experiments
 from tipbench.workflows.comparing import compare
@@ -23,7 +26,7 @@ from verdict_planting import ANNA, BEN, judge
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tipbench.records import CellResult
+    from tipbench.records import CellResult, Cut
 
 
 def unreadable(one: CellResult) -> CellResult:
@@ -52,6 +55,22 @@ def test_judged_is_the_same_number_everywhere(made_home: Path) -> None:
     assert entry.judged == listed[0]["judged"]
 
 
+@pytest.mark.usefixtures("fresh_home")
+def test_engine_failures_and_unusable_replies_have_different_names(made_home: Path) -> None:
+    """`experiments` counts cells that failed in the engine; a report's column counts all unusable ones."""
+    assert made_home
+    ledger = open_ledger("", home=home())
+    plant("x", quality={BIG: 4.0, SMALL: 2.0}, changed=cut_off(SMALL), ledger=ledger)
+    judge(ledger, "x", ANNA, flat(9))
+    header, row = here("experiments").out.splitlines()
+    named = dict(zip(header.split("\t"), row.split("\t"), strict=True))
+    assert named["failed in the engine"] == "0"
+    assert "failed" not in named
+    page = report_html(compare(Settings.of({"experiment": "x"})))
+    assert "unusable" in page
+    assert ">failed<" not in page
+
+
 def test_n_failed_counts_unusable_replies_of_its_row() -> None:
     """Truncated and unreadable replies count in the row that they belong to, beside cells that failed."""
     place = world(BIG, SMALL, changed=cut_off(SMALL))
@@ -61,6 +80,33 @@ def test_n_failed_counts_unusable_replies_of_its_row() -> None:
     place = world(BIG, SMALL, changed=unreadable)
     judge(place, "x", ANNA, flat(9))
     assert 0 < next(one.n_failed for name, one in report(place).facts.items() if name.model == SMALL[0]) < 4
+
+
+def test_unusable_replies_are_counted_by_their_reason(tmp_path: Path) -> None:
+    """The note has the number of all replies, of each kind of fault, and the value that the rubric gives."""
+
+    def faulty(one: CellResult) -> CellResult | None:
+        at = one.started_ms % 100
+        if at == 0:
+            return replace(one, error="no answer", completion=None, reading=None, candidates=())
+        if at < 3 or one.reading is None:
+            return replace(one, reading=Reading(candidates=(), how="none", format_ok=False), candidates=())
+        cut: Cut | None = "reply" if at == 3 else "prompt" if at == 4 else None
+        return replace(one, completion=one.completion and replace(one.completion, cut=cut))
+
+    def notes(suite: str = "tip") -> list[str]:
+        place = MemoryLedger()
+        plant("x", quality={BIG: 3.0, SMALL: 3.0}, changed=faulty, suite=suite, ledger=place)
+        return [note for note in report(place).notes if "could not be used" in note]
+
+    reasons = "2 unreadable, 1 truncated, 1 with a truncated prompt"
+    counted = f"4 of 7 replies could not be used: {reasons}. Each counts"
+    assert notes() == [f"{counted} as the lowest score on every scale: 3 points."]
+    folder = tmp_path / "mine"
+    shutil.copytree(load_suite("tip").path, folder)
+    rubric = folder / "rubric.md"
+    rubric.write_text(rubric.read_text().replace("failure: 3", "failure: 1"))
+    assert notes(str(folder)) == [f"{counted} 1 point."]
 
 
 def test_a_truncated_reply_keeps_its_text_and_has_its_label() -> None:

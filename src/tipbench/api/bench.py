@@ -54,7 +54,7 @@ class Experiment(BaseModel):
     suite: str
     rubric: str
     done: int
-    failed: int
+    failed: int = Field(description="cells that failed in the engine; their count is not `n_failed`")
     pending: int = Field(description="cells that wait for a judge")
     judged: int = Field(description="candidates with scores, as the leaderboard counts them")
     judged_share: float | None = Field(description="of the cells that are done; null where there are none")

@@ -52,7 +52,7 @@ def experiments_command(
 
 
 def _print_experiments(found: list[ExperimentSummary]) -> None:
-    numbers = ("cells", "failed", "cells to judge", "judged")
+    numbers = ("cells", "failed in the engine", "cells to judge", "judged")
     rows = [
         (
             entry.name,

@@ -185,8 +185,8 @@ def _measured_columns(report: Report) -> Iterator[Column]:
     measured: dict[str, tuple[str, Callable[[Facts], str]]] = {
         "form ok": ("Replies in exactly the asked form", lambda facts: figures.percent(facts.format_ok)),
         "diversity": ("How unlike its tips are", lambda facts: figures.number(facts.diversity, 2)),
-        "failed": (
-            "Cells without a usable reply: failed, unreadable or truncated",
+        "unusable": (
+            "Cells without a usable reply: failed in the engine, unreadable or truncated",
             lambda facts: str(facts.n_failed) if facts.n_failed else UNKNOWN,
         ),
         "tok/s": ("Tokens per second", lambda facts: figures.rate(facts.tokens_per_s)),

@@ -67,8 +67,9 @@ class HostFacts:
 class Facts:
     """What is known of a combination beside its rank. Unknown is None, never zero.
 
-    `n_failed` counts the cells without a usable reply: failed, unreadable and truncated ones. `scales` has
-    the mean score of each scale over the judged candidates alone, `by_scenario` the value of each scenario.
+    `n_failed` counts the cells without a usable reply: failed in the engine, unreadable or truncated.
+    `scales` has the mean score of each scale over the judged candidates alone, `by_scenario` the value of
+    each scenario.
     `sampling` has the options that the cells were generated with: temperature, num_ctx, num_predict, think.
     `by_host` has the speed on each host that made cells of it. Made on several, it has no one speed: its
     `tokens_per_s` and `latency_ms` are None.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +19,7 @@ from tipbench.compare.scores_file import read_scores
 from tipbench.compare.wording import sentences
 from tipbench.errors import BadInput, CheckFailed
 from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
-from tipbench.judge.scoring import cell_rows, is_failure, labels, weighted
+from tipbench.judge.scoring import cell_rows, labels, reply_problem, weighted
 from tipbench.judge.verdicts import under
 from tipbench.workflows.facts import bounds_of, combinations, facts_of, titles_of
 from tipbench.workflows.judged import judged_experiment, nothing_thrown_away
@@ -342,17 +343,29 @@ def _notes(state: Judged, kind: JudgeKind | None) -> list[str]:
     if state.out_of_the_race:
         names = ", ".join(str(Combination(*name)) for name in sorted(state.out_of_the_race))
         notes.append(f"Raced out, so judged less than the others: {names}.")
-    empty = sum(run.status == "done" and is_failure(run) for run in state.runs)
-    if empty:
-        what = "holds" if empty == 1 else "hold"
-        notes.append(
-            f"{_count(empty, 'reply', 'replies')} {what} nothing to judge (unreadable, empty or cut off); "
-            f"every candidate asked for there counts {state.rubric.failure:g}."
-        )
+    notes += _unusable(state)
     failed = sum(run.status == "failed" for run in state.runs)
     if failed:
         notes.append(f"{_count(failed, 'cell')} failed in the engine: missing, not scored.")
     return notes
+
+
+def _unusable(state: Judged) -> list[str]:
+    """How many replies could not be used, why, and the value that the rubric gives them."""
+    replies = [run for run in state.runs if run.status == "done"]
+    counts = Counter(problem for run in replies if (problem := reply_problem(run)))
+    if not counts:
+        return []
+    named = {"prompt truncated": "with a truncated prompt"}
+    kinds = [one for one in ("unreadable", "truncated", "prompt truncated") if counts[one]]
+    why = ", ".join(f"{counts[one]} {named.get(one, one)}" for one in kinds)
+    rubric = state.rubric
+    flags = {flag.name: False for flag in rubric.flags}
+    lowest = rubric.score({scale.name: scale.low for scale in rubric.scales}, flags)
+    value = f"{rubric.failure:g} {'point' if rubric.failure == 1 else 'points'}"
+    counted = f"as the lowest score on every scale: {value}" if rubric.failure == lowest else value
+    used = f"{counts.total()} of {_count(len(replies), 'reply', 'replies')} could not be used"
+    return [f"{used}: {why}. {'It' if counts.total() == 1 else 'Each'} counts {counted}."]
 
 
 def _explored(
