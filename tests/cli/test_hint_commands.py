@@ -15,6 +15,7 @@ from compared_worlds import flat
 from judged_world import plant
 from tipbench.ledger import open_ledger
 from tipbench.settings import home
+from tipbench.suite import load_suite
 from verdict_planting import ANNA, BEN, PROXY, judge
 
 if TYPE_CHECKING:
@@ -110,3 +111,53 @@ def test_the_status_names_what_to_do_next(ledger: MlflowLedger, url: str, tmp_pa
     assert "16 texts to adjudicate" in status
     (tmp_path / "batch.json").unlink()
     assert run_printed(status, "judge", "export", "--adjudicate").code == 0
+
+
+@pytest.mark.parametrize("newer", ["now", "then"])
+def test_a_baseline_of_another_rubric_names_the_experiment_to_judge_anew(
+    ledger: MlflowLedger, url: str, tmp_path: Path, newer: str
+) -> None:
+    """It is the one that the suite has a newer rubric for; once it is judged anew, the two are compared."""
+    folder = tmp_path / "suite"
+    shutil.copytree(load_suite("tip").path, folder)
+    older = "then" if newer == "now" else "now"
+    judge_planted(ledger, older, folder)
+    rubric = folder / "rubric.md"
+    rubric.write_text(f"{rubric.read_text()}\nOne more line.\n")
+    judge_planted(ledger, newer, folder)
+    asked = ("compare", "now", "--baseline", "then", "--mlflow-url", url)
+    refused = here(*asked)
+    assert refused.code == 2
+    assert f"or judge {older!r} anew: " in refused.err
+    assert f"--experiment {newer}" not in refused.err
+    ran = run_printed(refused.err, "judge", "export")
+    assert ran.code == 0, ran.err
+    judge(ledger, older, ANNA, flat(9))
+    assert here(*asked).code == 0
+
+
+def test_two_experiments_under_older_rubrics_are_both_judged_anew(
+    ledger: MlflowLedger, url: str, tmp_path: Path
+) -> None:
+    """Both commands work one after the other; without the folder of the suite no command is printed."""
+    folder = tmp_path / "suite"
+    shutil.copytree(load_suite("tip").path, folder)
+    rubric = folder / "rubric.md"
+    for name in ("then", "now"):
+        judge_planted(ledger, name, folder)
+        rubric.write_text(f"{rubric.read_text()}\nOne more line.\n")
+    refused = here("compare", "now", "--baseline", "then", "--mlflow-url", url).err
+    commands = re.findall(r"`tipbench (judge export [^`]*)`", refused)
+    assert [shlex.split(one)[6] for one in commands] == ["then", "now"]
+    assert [here(*shlex.split(one)).code for one in commands] == [0, 0]
+    judge_planted(ledger, "other", folder)
+    shutil.rmtree(folder)
+    plant("built-in", quality={GOOD: 4.0}, ledger=ledger)
+    judge(ledger, "built-in", ANNA, flat(9))
+    refused = here("compare", "other", "--baseline", "built-in", "--mlflow-url", url).err
+    assert refused.endswith("give a --baseline judged under the same rubric")
+
+
+def judge_planted(ledger: MlflowLedger, name: str, folder: Path) -> None:
+    plant(name, quality={GOOD: 4.0, POOR: 2.0}, ledger=ledger, suite=str(folder))
+    judge(ledger, name, ANNA, flat(9), batch_id=f"b-{name}")

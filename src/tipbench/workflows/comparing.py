@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections import Counter
 from dataclasses import replace
@@ -17,12 +16,13 @@ from tipbench.compare.report import Exploration, Facts, Report
 from tipbench.compare.scores import Combination
 from tipbench.compare.scores_file import read_scores
 from tipbench.compare.wording import sentences
-from tipbench.errors import BadInput, CheckFailed
+from tipbench.errors import BadInput, CheckFailed, TipbenchError
 from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
 from tipbench.judge.scoring import cell_rows, labels, reply_problem, weighted
 from tipbench.judge.verdicts import under
+from tipbench.settings import Settings
 from tipbench.workflows.facts import bounds_of, combinations, facts_of, titles_of
-from tipbench.workflows.judged import judged_experiment, nothing_thrown_away
+from tipbench.workflows.judged import judged_experiment, nothing_thrown_away, suite_of
 from tipbench.workflows.places import (
     comparable,
     costs,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tipbench.judge.scoring import Rubric as Scoring
     from tipbench.judge.scoring import Variant
     from tipbench.records import Batch, Judge, JudgeKind, Run
-    from tipbench.settings import Settings
     from tipbench.workflows.judged import Judged
 
 _LARGEST_FILE = 200_000_000
@@ -400,8 +399,7 @@ def _against(
         raise BadInput(
             f"{before.experiment!r} was judged under {before.rubric.id} ({before.rubric.hash[:8]}) and "
             f"{state.experiment!r} under {state.rubric.id} ({state.rubric.hash[:8]}): their scores cannot "
-            "be compared; give a --baseline judged under the same rubric, or judge that one anew: "
-            f"`tipbench judge export --experiment {shlex.quote(before.experiment)} --new-rubric`"
+            f"be compared; give a --baseline judged under the same rubric{_judge_anew(state, before)}"
         )
     then = _kind(before, ground)
     _caution(before, then, insist=insist)
@@ -413,6 +411,35 @@ def _against(
     names = labels([*state.runs, *before.runs])
     now, earlier = _rows(state, kind, state.rubric, names), _rows(before, then, before.rubric, names)
     return compare_to_baseline(now, earlier, margin=margin)
+
+
+def _judge_anew(state: Judged, before: Judged) -> str:
+    """How to bring two experiments under one rubric: judge anew what its suite has a newer rubric for.
+
+    Empty where the suites as they are now have no rubric in common.
+    """
+    now, then = _present_rubric(state), _present_rubric(before)
+    if then == state.rubric.hash:
+        older = [before]
+    elif now == before.rubric.hash:
+        older = [state]
+    else:
+        older = [before, state] if now is not None and now == then else []
+    exports = [["--out", f"anew-{n}.json"] if len(older) > 1 else [] for n in range(1, len(older) + 1)]
+    commands = [
+        f"`{one.command('judge', 'export', '--new-rubric', *out)}`"
+        for one, out in zip(older, exports, strict=True)
+    ]
+    names = " and ".join(repr(one.experiment) for one in older)
+    return f", or judge {names} anew: {' and '.join(commands)}" if older else ""
+
+
+def _present_rubric(state: Judged) -> str | None:
+    """The hash of the rubric that the experiment's suite has now; None where its folder is gone."""
+    try:
+        return suite_of(state, Settings(suite=""), new_rubric=True).rubric.hash
+    except (TipbenchError, OSError):
+        return None
 
 
 def _now_ms() -> int:
