@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tipbench.compare.leaderboard import rank
-from tipbench.compare.scores_file import read_scores
+from tipbench.compare.scores_file import read_scores, read_warning
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
@@ -147,3 +147,32 @@ def rows_or_sentence(text: str) -> tuple[list[Row], str]:
         return read_scores(text, "x.csv"), ""
     except BadInput as error:
         return [], str(error)
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "found"),
+    [
+        ("", "", ("", True)),
+        (",advise", ",", ("", True)),
+        (",advise", ",true", ("", True)),
+        (",advise,warning", ",FALSE,Do not.", ("Do not.", False)),
+        (",warning", ",Drift not checked.", ("Drift not checked.", True)),
+    ],
+)
+def test_the_warning_of_an_own_leaderboard_is_read(columns: str, cells: str, found: tuple[str, bool]) -> None:
+    """Also from a spreadsheet that writes FALSE; a table of another kind has no warning."""
+    own = f"model,prompt,by_scenario.s1{columns}\nq,v1,3{cells}\nr,v1,4{cells}\n"
+    assert read_warning(own, "x.csv") == found
+    assert read_warning(own.replace(",", ";"), "x.csv") == found
+    assert read_scores(own, "x.csv") == [("q", "v1", "s1", 3), ("r", "v1", "s1", 4)]
+    assert read_warning(f"model,prompt,scenario,composite{columns}\nq,v1,s1,3{cells}\n", "x.csv") == (
+        "",
+        True,
+    )
+
+
+def test_a_leaderboard_without_advice_has_a_warning_also_where_its_text_is_gone() -> None:
+    """Somebody deleted the column with the words."""
+    warning, advise = read_warning("model,prompt,by_scenario.s1,advise\nq,v1,3,false\n", "x.csv")
+    assert not advise
+    assert "Do not ship on them" in warning

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,14 +21,12 @@ from tipbench.settings import Settings, home
 from tipbench.suite import load_suite
 from tipbench.workflows.applying import rebuild
 from tipbench.workflows.browse import experiments
-from tipbench.workflows.comparing import compare
+from tipbench.workflows.comparing import NOT_CHECKED, compare
 from tipbench.workflows.judge_status import judge_status
-from verdict_planting import ANNA, BEN, judge
+from verdict_planting import ANNA, BEN, PROXY, ROBOT, judge
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tipbench.records import CellResult, Cut
+    from tipbench.records import CellResult, Cut, Judge
 
 
 def unreadable(one: CellResult) -> CellResult:
@@ -192,6 +192,45 @@ def test_compare_reads_its_own_csv(tmp_path: Path) -> None:
     assert [[row[name] for name in names] for row in again.json["rows"]] == [
         [row[name] for name in names] for row in first["rows"]
     ]
+
+
+@pytest.mark.usefixtures("fresh_home")
+@pytest.mark.parametrize("who", [PROXY, ROBOT])
+def test_the_csv_of_a_judge_who_is_not_trusted_recommends_nothing(tmp_path: Path, who: Judge) -> None:
+    """The CSV carries the warning, also through a second export; a CSV of an earlier version, and one of
+    people's scores, is ranked with a recommendation.
+    """
+    ledger = open_ledger("", home=home())
+    plant("x", quality={BIG: 4.0, SMALL: 2.0}, ledger=ledger)
+    judge(ledger, "x", who, lambda run, _slot: 14 if run.model == BIG[0] else 7)
+    insisted = ("--insist", "--format", "json")
+    first = here("compare", "x", *insisted).json
+    files = [str(tmp_path / f"{n}.csv") for n in range(3)]
+    assert here("compare", "x", "--insist", "--format", "csv", "--out", files[0]).code == 0
+    assert here("compare", "--scores", files[0], "--format", "csv", "--out", files[1]).code == 0
+    for file in files[:2]:
+        told = here("compare", "--scores", file, "--format", "json").json
+        assert (told["first"], told["recommended"]) == ([" ".join(first["first"])], None)
+        assert told["first"][0].startswith(
+            ("Scores come from simple word rules", "Ranked by ollama:judge alone")
+        )
+        assert "ship" not in " ".join(told["sentences"])
+        assert told["first"][0] in here("compare", "--scores", file).out
+    with Path(files[0]).open(encoding="utf-8", newline="") as table:
+        rows = list(csv.DictReader(table))
+    with Path(files[2]).open("w", encoding="utf-8", newline="") as table:
+        earlier = csv.DictWriter(table, [name for name in rows[0] if name not in {"warning", "advise"}])
+        earlier.writeheader()
+        earlier.writerows({name: row[name] for name in earlier.fieldnames} for row in rows)
+    told = here("compare", "--scores", files[2], "--format", "json").json
+    assert told["first"] == []
+    assert told["recommended"]["model"] == BIG[0]
+    judge(ledger, "x", ANNA, lambda run, _slot: 14 if run.model == BIG[0] else 7)
+    people = str(tmp_path / "people.csv")
+    assert here("compare", "x", "--format", "csv", "--out", people).code == 0
+    told = here("compare", "--scores", people, "--format", "json").json
+    assert told["first"] == [NOT_CHECKED]
+    assert told["recommended"]["model"] == BIG[0]
 
 
 @pytest.mark.usefixtures("fresh_home")

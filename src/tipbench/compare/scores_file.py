@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("model", "prompt", "scenario", "composite")
 _OWN = "by_scenario."  # how a column of our own leaderboard begins
+WARNING, ADVISE = "warning", "advise"
+_NO_ADVICE = "The judge of these scores is not trusted to rank alone. Do not ship on them."
 _SEPARATORS = ",;\t"
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
@@ -42,14 +44,35 @@ def read_scores(text: str, path: str | os.PathLike[str]) -> list[Row]:
     line, header = next(records, (0, []))
     if not header:
         raise empty
-    own = {at: name[len(_OWN) :] for at, name in enumerate(header) if name.startswith(_OWN)}
-    if own and {"model", "prompt"} <= set(header):
+    own = _own_scenarios(header)
+    if own:
         return [row for line, cells in records for row in _own_rows(cells, header, own, where, line)]
     places = _places(header, where, line)
     rows = [_row(cells, places, len(header), where, line) for line, cells in records]
     if not rows:
         _fail(where, line, "there are no rows below the header; add one for each score")
     return rows
+
+
+def read_warning(text: str, path: str | os.PathLike[str]) -> tuple[str, bool]:
+    """The warning in a leaderboard that `compare` wrote, and whether its ranking may recommend anything.
+
+    The warning is empty, and the ranking may recommend, in any other table and in one of an earlier version.
+    """
+    records = _records(text.removeprefix("\ufeff"), str(path))
+    _, header = next(records, (0, []))
+    if not _own_scenarios(header):
+        return "", True
+    rows = [dict(zip(header, cells, strict=False)) for _, cells in records]
+    warning = next((row[WARNING] for row in rows if row.get(WARNING)), "")
+    advise = all(row.get(ADVISE, "").casefold() in {"", "true"} for row in rows)
+    return warning or ("" if advise else _NO_ADVICE), advise
+
+
+def _own_scenarios(header: Sequence[str]) -> dict[int, str]:
+    """The scenarios of a leaderboard that `compare` wrote, by column; empty for any other table."""
+    found = {at: name[len(_OWN) :] for at, name in enumerate(header) if name.startswith(_OWN)}
+    return found if {"model", "prompt"} <= set(header) else {}
 
 
 def _own_rows(

@@ -12,6 +12,7 @@ from tipbench.compare import figures
 from tipbench.compare.leaderboard import LeaderboardRow
 from tipbench.compare.recognise import MD_MARK
 from tipbench.compare.report import Facts
+from tipbench.compare.scores_file import ADVISE, WARNING
 from tipbench.compare.table import report_table
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def report_csv(report: Report) -> str:
     Scores by scale and by scenario are columns such as `scales.tone`. Numbers are written in full, what
     is not known is empty, and a text that a spreadsheet would run as a formula begins with an apostrophe.
     Where there are several hosts, each row has its own, and speeds by host (`latency_ms.box:11434`).
+    `warning` has what a reader must know first; `advise` is there, and false, where the judge is not trusted.
+    `compare --scores` reads both.
     """
     rows = [_flat(row, report) for row in report.as_dict()["rows"]]
     names = list(dict.fromkeys(name for row in rows for name in row)) or _names_of_an_empty_one()
@@ -109,6 +112,10 @@ def _flat(row: Mapping[str, Any], report: Report) -> dict[str, Any]:
     flat = {name: value for name, value in row.items() if name not in {*_NESTED, *_OF_HOSTS}}
     for outer in _NESTED:
         flat |= {f"{outer}.{name}": value for name, value in (row.get(outer) or {}).items()}
+    if report.first:
+        flat[WARNING] = " ".join(report.first)
+    if not report.advise:
+        flat[ADVISE] = False
     if row.get("sampling"):
         flat["sampling"] = " ".join(f"{name}={_plain(value)}" for name, value in row["sampling"].items())
     return flat | (_of_hosts(row, report) if report.on_several_hosts else {})

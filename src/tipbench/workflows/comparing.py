@@ -14,7 +14,7 @@ from tipbench.compare.baseline import compare_to_baseline
 from tipbench.compare.leaderboard import rank
 from tipbench.compare.report import Exploration, Facts, Report
 from tipbench.compare.scores import Combination
-from tipbench.compare.scores_file import read_scores
+from tipbench.compare.scores_file import read_scores, read_warning
 from tipbench.compare.wording import sentences
 from tipbench.errors import BadInput, CheckFailed, TipbenchError
 from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
@@ -113,9 +113,13 @@ def _kind(state: Judged, asked: str | None) -> JudgeKind | None:
 
 
 def compare_scores(path: str) -> Report:
-    """The report on anybody's scores: a CSV file, `-` for standard input. Needs no ledger."""
-    rows = read_scores(_text_of(path), path=path)
-    board = rank(rows)
+    """The report on anybody's scores: a CSV file, `-` for standard input. Needs no ledger.
+
+    A leaderboard that `compare` wrote keeps its warning, and recommends nothing if it did not before.
+    """
+    text = _text_of(path)
+    rows, (warning, advise) = read_scores(text, path=path), read_warning(text, path=path)
+    board = _advised(rank(rows), advise=advise)
     values: dict[Combination, dict[str, list[float]]] = {}
     for model, prompt, scenario, value in rows:
         of_cell = values.setdefault(Combination(model, prompt), {})
@@ -125,10 +129,12 @@ def compare_scores(path: str) -> Report:
     return Report(
         title=Path(path).name if path != "-" else "standard input",
         board=board,
-        sentences=sentences(board),
+        sentences=sentences(board, advise=advise),
         facts=facts,
         titles={scenario: scenario for _, _, scenario, _ in rows},
         made_ms=_now_ms(),
+        advise=advise,
+        first=(warning,) if warning else (),
     )
 
 
@@ -214,7 +220,11 @@ def _rows(
 
 
 def _ranked(rows: Sequence[Row], groups: Mapping[Combination, Sequence[Run]], *, advise: bool) -> Leaderboard:
-    board = rank(rows, cost=costs(groups), host=comparable(groups))
+    return _advised(rank(rows, cost=costs(groups), host=comparable(groups)), advise=advise)
+
+
+def _advised(board: Leaderboard, *, advise: bool) -> Leaderboard:
+    """The leaderboard, without a recommendation unless `advise`."""
     return board if advise else replace(board, recommended=None, recommended_because=None)
 
 
