@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mlflow import MlflowClient
 
 from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api, score
 from job_world import wait_until
 from judged_world import plant
 from tipbench.records import Judge, content_hash
 from tipbench.service import create_app
-from tipbench.settings import Settings
+from tipbench.settings import Settings, home
 from tipbench.store import Job
 from tipbench.suite import load_suite
 from tipbench.workflows.exporting import Order, export
@@ -263,6 +264,48 @@ def test_an_experiment_is_judged_with_the_suite_that_it_remembers(api: Api, tmp_
     job = started.json()["job_id"]
     wait_until(lambda: api.service.jobs.get(job).state not in {"queued", "running"})
     assert api.service.jobs.get(job).state == "done"
+
+
+def with_suite(api: Api, suite: str) -> Api:
+    """The same service, started with another suite."""
+    api.service.close()
+    service = Service(replace(api.service.config, settings=Settings.of({"suite": suite})))
+    return replace(api, service=service, app=create_app(service))
+
+
+@pytest.mark.parametrize("own", ["tip", "tip-wide"])
+def test_a_service_judges_experiments_of_other_suites(api: Api, tmp_path: Path, own: str) -> None:
+    """The suite of `serve` is for new runs: an experiment is judged with the suite that it remembers."""
+    folder = own_suite(tmp_path)
+    plant("summaries", quality={("a:1b", "s1-plain"): 4.0}, n_scenarios=1, suite="support-summary")
+    plant("own suite", quality={("a:1b", "v1"): 4.0}, n_scenarios=1, suite=str(folder))
+    shutil.rmtree(folder)
+    started = with_suite(api, own)
+    for name in ("summaries", "own suite", EXPERIMENT):
+        assert started.ann.get(f"/judge/{name}").status_code == 200
+        taken = started.ann.get(f"/api/judge/{name}/batch")
+        assert taken.status_code == 200, taken.text
+    rubric = load_suite("support-summary").rubric.text
+    assert started.ann.get("/api/judge/summaries/batch").json()["rubric"] == rubric
+    started.service.close()
+
+
+def test_the_suite_of_the_service_stands_in_for_texts_that_are_gone(api: Api, tmp_path: Path) -> None:
+    """Without the folder and the stored texts, `serve --suite` with the same suite is what judges need."""
+    folder, copied = own_suite(tmp_path), tmp_path / "copied"
+    plant("own suite", quality={("a:1b", "v1"): 4.0}, n_scenarios=1, suite=str(folder))
+    shutil.move(folder, copied)
+    client = MlflowClient(tracking_uri=f"sqlite:///{home() / 'mlflow.db'}")
+    found = client.get_experiment_by_name("own suite")
+    assert found is not None
+    (run,) = client.search_runs([found.experiment_id], "tags.`tipbench.kind` = 'suite'")
+    client.delete_run(run.info.run_id)
+    for own, status in (("tip", 422), ("tip-wide", 422), (str(copied), 200)):
+        api = with_suite(api, own)
+        taken = api.ann.get("/api/judge/own suite/batch")
+        assert taken.status_code == status, taken.text
+        assert str(tmp_path) not in taken.text
+    api.service.close()
 
 
 def test_an_experiment_is_judged_with_the_suite_that_it_was_collected_from(api: Api, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.errors import BadInput, PinConflict, TipbenchError
 from tipbench.suite import load_suite, suite_from_texts
+from tipbench.suite.rubric_file import rubric_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,20 @@ def remembered_suite(
             "gone or has changed; give the folder with its texts as they were with --suite"
         )
     return stored
+
+
+def is_remembered(ledger: Ledger, experiment: str, pin: Pin) -> bool:
+    """Whether the folder or the stored texts have all that the experiment was collected with."""
+    rubric = rubric_from_text(pin.rubric_text, name=f"the rubric of experiment {experiment!r}")
+    return unchanged_suite(pin) is not None or stored_suite(ledger, experiment, pin, rubric) is not None
+
+
+def is_of_suite(place: str, pin: Pin) -> bool:
+    """Whether the suite at this place has the id of the suite that the experiment was collected with."""
+    try:
+        return load_suite(place).id == pin.suite_id
+    except (TipbenchError, OSError):
+        return False
 
 
 def _with_new_rubric(experiment: str, pin: Pin) -> Suite:

@@ -25,6 +25,7 @@ from tipbench.workflows.comparing import compare
 from tipbench.workflows.dag_conf import asked_of
 from tipbench.workflows.jobs import Jobs
 from tipbench.workflows.recording import the_ledger
+from tipbench.workflows.remembered_suite import is_of_suite, is_remembered
 from tipbench.workflows.tip_desk import TipDesk
 
 if TYPE_CHECKING:
@@ -205,11 +206,16 @@ class Service:
     def judging_settings(self, experiment: str) -> Settings:
         """The settings to judge an experiment with. `suite` is empty where the experiment remembers it.
 
-        Of an experiment of an earlier version it is the one that the latest job collected.
+        Of an experiment of an earlier version it is the one that the latest job collected. Where an
+        experiment remembers too little of its suite, it is the service's own, if that is the same suite.
         """
         settings = self.settings({"experiment": experiment})
-        pin = the_ledger(settings).pinned(experiment)
+        ledger = the_ledger(settings)
+        pin = ledger.pinned(experiment)
         if pin is not None and pin.places:
+            own = settings.suite if settings.suite != Settings.suite else ""
+            if own and is_of_suite(own, pin) and not is_remembered(ledger, experiment, pin):
+                return settings
             return replace(settings, suite="")
         suites = [
             job.params.get("settings", {}).get("suite")
