@@ -79,6 +79,18 @@ def test_a_stroke_is_there_when_the_batch_is_asked_for_again(api: Api) -> None:
     assert api.ann.get(BATCH).json()["items"][3]["answer"] == {"relevance": 4, "actionability": 3, "tone": 2}
 
 
+def test_a_judge_with_nothing_left_reads_no_command(api: Api) -> None:
+    """The words name neither the leaderboard nor the ledger; an admin reads the command too."""
+    batch = judge_all(api.ann, api.world)
+    assert api.ann.post(f"/api/judge/batches/{batch}/submit").status_code == 200
+    words = f"experiment {EXPERIMENT!r} has nothing left to judge"
+    told = {who: getattr(api, who).get(BATCH).json()["error"]["message"] for who in ("ann", "admin")}
+    assert told == {"ann": words, "admin": f"{words}; see `tipbench compare --experiment {EXPERIMENT}`"}
+    notes = api.ann.get(f"/api/judge/{EXPERIMENT}/status").json()["notes"]
+    assert notes
+    assert not [note for note in notes if "tipbench" in note]
+
+
 def test_drafts_outlive_the_service(api: Api, world: World) -> None:
     """What was scored before a restart is there after it, and the same batch is handed out."""
     batch = judge_all(api.ann, world)
