@@ -64,6 +64,21 @@ def test_a_wrong_address_shows_nothing_before_its_last_at(before: str, after: st
         ('{"a":"http://u:hush@h","who":"x@y"}', '{"a":"http://h","who":"x@y"}'),
         ("http://u:hush@a and postgresql://v:hush@b/c", "http://a and postgresql://b/c"),
         ("1http://u:hush@h", "1http://h"),
+        ("HTTP://u:hush@h:1/x", "HTTP://h:1/x"),
+        ("no Ollama at http://u:hush hush@h:1/x, yet", "no Ollama at http://h:1/x, yet"),
+        ("http://an na:hush@h", "http://h"),
+        ("http://u:12 hush@h:1", "http://h:1"),
+        ('http://u:hu"hush@h', "http://h"),
+        ('http://u:12"hush@h', "http://h"),
+        ("http://u:hu'hush@h", "http://h"),
+        ("http://u:hu<hush>@h", "http://h"),
+        ("http://h:port and http://u:hush@k", "http://h:port and http://k"),
+        ("is 'u:hush@host:11434' right?", "is 'host:11434' right?"),
+        ("--ollama-url=u:hush@host", "--ollama-url=host"),
+        ("http://h:80 is away, write to anna@example.com", "http://h:80 is away, write to anna@example.com"),
+        ('{"url":"http://h:12","who":"x@y"}', '{"url":"http://h:12","who":"x@y"}'),
+        ("judged by gemma3:1b@0c4f2a917be1 prompt 3", "judged by gemma3:1b@0c4f2a917be1 prompt 3"),
+        ("python:3.11@sha256:aa", "python:3.11@sha256:aa"),
     ],
 )
 def test_a_message_repeats_no_login(text: str, shown: str) -> None:
@@ -84,5 +99,5 @@ def test_a_driver_repeats_no_part_of_a_login() -> None:
 
 def test_a_long_text_is_searched_in_one_pass() -> None:
     """A reply of megabytes in a message does not hold up the program."""
-    for part in ("a", "http://", "http://)", "a://b@", "'"):
+    for part in ("a", "http://", "http://)", "a://b@", "'", "http://u:p ", "a:b,", "a:", "http://u:1 x"):
         hide_logins(f"http://u:p@h {part * 300_000}")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import platformdirs
 
 from tipbench.errors import BadInput, BadSetting
-from tipbench.text import without_login
+from tipbench.text import has_login, without_login
 
 Check = Callable[[Any], str | None]
 
@@ -98,6 +98,8 @@ def _name(value: str) -> str | None:
 def _url(value: str) -> str | None:
     if not value:
         return None
+    if "://" not in value:  # it has a login: see `normal_url`
+        return login_needs_scheme(value)
     try:
         parts = urlsplit(value)
         port_ok = parts.port is None or parts.port > 0
@@ -109,6 +111,12 @@ def _url(value: str) -> str | None:
         if good
         else f"{without_login(value, is_wrong=True)!r} is not an address such as http://localhost:11434"
     )
+
+
+def login_needs_scheme(address: str) -> str:
+    """The problem of an address such as `user:password@host:11434`, without the login."""
+    host = without_login(address, is_wrong=True)
+    return f"the address of {host!r} has a login but no scheme: begin it with http:// or https://"
 
 
 def _duration(value: str) -> str | None:
@@ -335,6 +343,8 @@ def normal_url(value: str) -> str:
     text = value.strip().rstrip("/")
     if not text:
         return "http://localhost:11434"
+    if "://" not in text and has_login(text):
+        return text
     if "://" not in text:
         text = f"[{text}]" if text.count(":") > 1 and "[" not in text else text
         text = f"http://{'localhost' if text.startswith(':') else ''}{text}"

@@ -20,9 +20,27 @@ def visible_json(text: str) -> str:
 
 
 _ADDRESS = re.compile(r"""(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]+://[^\s"<>]+""")
+# A user, a password and a host without a scheme; but no model with its digest, such as gemma3:1b@0c4f2a91.
+_BARE_LOGIN = re.compile(
+    r"""(?<![^\s"'`<>(=,;])[^\s"'`<>(=,;:/@]{1,100}:(?!//)[^\s"'`<>@]{1,200}@"""
+    r"""(?=[\w\[])(?![0-9a-fA-F]{8,}(?![\w.-])|sha256:|\w+://)"""
+)
+# How a login may go on behind the blank, quote or angle bracket at which its address seems to end: with the
+# rest of a user and a password, or with the rest of a password that begins as a port does.
+_REST_OF_USER = re.compile(r"""[\s"'<>][^\s:@"<>]+:[^\s@][^\n@]{0,200}@""")
+_REST_OF_PASSWORD = re.compile(r"""[\s"'<>](?![,;:)}\]])[^\s@"<>]+@""")
+_LONGEST_LOGIN = 200
+_HOST = re.compile(r"""[^\s"<>@]+""")
 _AROUND = "'`)]}.,;:!?"  # punctuation that follows an address in a sentence
 _PLACE = re.compile(r"(?P<host>\[[^\[\]@]*\]|[^:@\[\]]*)(?P<port>:\d{1,5})?")
 _SHORTEST_SECRET = 4
+
+
+def has_login(address: str) -> bool:
+    """Whether a user, and perhaps a password, stand before the host of an address with or without scheme."""
+    _, mark, rest = address.partition("://")
+    login = _login_in(rest, has_scheme=True) if mark else _login_in(address, has_scheme=False)
+    return login.endswith("@")
 
 
 def without_login(address: str, *, is_wrong: bool = False) -> str:
@@ -44,12 +62,43 @@ def hide_logins(text: str, *, of: str = "") -> str:
     """
     for secret in _secrets_in(of):
         text = text.replace(secret, "…")
-    return _ADDRESS.sub(_without_login, text) if "://" in text else text
+    if "://" in text:
+        text = _hide_in_addresses(text)
+    return _BARE_LOGIN.sub("", text) if "@" in text else text
 
 
-def _without_login(found: re.Match[str]) -> str:
+def _hide_in_addresses(text: str) -> str:
+    parts, done = [], 0
+    for found in _ADDRESS.finditer(text):
+        if found.start() < done:  # it is a part of the address before it
+            continue
+        end = _end_of_address(text, found)
+        parts += [text[done : found.start()], without_login(text[found.start() : end])]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _end_of_address(text: str, found: re.Match[str]) -> int:
+    """Return where an address ends, also if its login holds blanks, quotes or angle brackets."""
     address = found[0].rstrip(_AROUND)
-    return without_login(address) + found[0][len(address) :]
+    end = found.start() + len(address)
+    rest = address.partition("://")[2]
+    if "@" in rest:
+        return end
+    place = _PLACE.fullmatch(re.split(r"[/?#\\]", rest, maxsplit=1)[0])
+    if place is None:  # what seems to be a port is none, so it may begin a password
+        at = text.find("@", end, end + _LONGEST_LOGIN)
+        more = text[end : at + 1]
+        is_login = at >= 0 and "\n" not in more and "://" not in more
+    else:
+        is_root = place.end() == len(rest)
+        pattern = _REST_OF_PASSWORD if place["port"] else _REST_OF_USER
+        login = pattern.match(text, end) if is_root and place["host"] else None
+        at, is_login = (login.end() - 1, True) if login else (end, False)
+    if not is_login:
+        return end
+    host = _HOST.match(text, at + 1)
+    return at + 1 + len(host[0].rstrip(_AROUND)) if host else end
 
 
 def _login_in(rest: str, *, has_scheme: bool) -> str:

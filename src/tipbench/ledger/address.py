@@ -9,7 +9,8 @@ from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from tipbench.errors import BadInput
-from tipbench.text import without_login
+from tipbench.settings import login_needs_scheme
+from tipbench.text import has_login, without_login
 
 Kind = Literal["embedded", "sqlite", "database", "server"]
 
@@ -45,6 +46,8 @@ def parse_address(uri: str, *, home: Path) -> Address:
         return _sqlite(text)
     if re.fullmatch(r"postgresql(\+\w+)?", scheme):
         return Address(kind="database", uri=text, public=_without_credentials(text))
+    if "://" not in text and has_login(text):
+        raise BadInput(login_needs_scheme(text))
     shown = without_login(text, is_wrong=True)
     raise BadInput(f"{shown!r} is not a ledger that tipbench can use: {_ADVICE}{_guess(shown)}")
 
