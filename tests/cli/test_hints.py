@@ -86,6 +86,31 @@ def test_a_mistyped_policy_is_named_before_the_gate() -> None:
     assert "there is no policy 'egredy'; did you mean 'egreedy'?" in ran.err
 
 
+@pytest.mark.parametrize("scheme", ["", "HTTP://"])
+@pytest.mark.parametrize("option", ["--ollama-url", "--mlflow-url"])
+def test_an_address_with_a_login_is_refused_in_one_sentence(home: Path, option: str, scheme: str) -> None:
+    """Without a scheme, exit code 2 and what to write; no part of the login is repeated in any case."""
+    ran = here("collect", "--engine", "ollama", option, f"{scheme}anna:geheim@127.0.0.1:9")
+    assert "anna" not in ran.err
+    assert "geheim" not in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+    assert home.is_dir()
+    if not scheme:
+        assert ran.code == 2
+        assert "the address of '127.0.0.1:9' has a login but no scheme: begin it with http://" in ran.err
+
+
+@pytest.mark.parametrize(("models", "offered"), [("smollm2:135m", True), ("smollm2:135m,gemma3:1b", False)])
+def test_the_embedded_engine_is_offered_for_models_that_it_has(models: str, *, offered: bool) -> None:
+    """Without Ollama, `--engine embedded` helps only if all models are there."""
+    where = ("--engine", "ollama", "--ollama-url", "http://127.0.0.1:9")
+    ran = here("collect", "--models", models, *where)
+    assert ran.code == 3
+    assert ("--engine embedded" in ran.err) is offered
+    said = here("doctor", "--models", "gemma3:1b", "--ollama-url", "http://127.0.0.1:9", "--json").json
+    assert all("--engine embedded" not in one["fix"] for one in said)
+
+
 @pytest.mark.parametrize("installed", [True, False])
 def test_without_ollama_the_remedy_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, installed: bool

@@ -231,7 +231,7 @@ def how_to_start(url: str) -> str:
         return "check --ollama-url, and that Ollama runs there"
     if shutil.which("ollama"):
         return "start it with `ollama serve`"
-    return "install Ollama from https://ollama.com/download, or use --engine embedded"
+    return "install Ollama from https://ollama.com/download"
 
 
 async def _version(client: httpx.AsyncClient, url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tipbench.engine.embedded import known_models, parse_gguf_option, start_engine
@@ -93,9 +94,11 @@ def _ollama_answers(settings: Settings) -> bool:
     try:
         run_interruptible(_greet(settings.ollama_url))
     except EngineUnreachable as error:
-        if settings.engine == "ollama":
-            raise
         missing = _not_embedded(settings)
+        if settings.engine == "ollama":
+            if missing or find_spec("xllamacpp") is None:
+                raise
+            raise EngineUnreachable(f"{error}, or use --engine embedded") from None
         if missing:
             have = embedded_models(settings)
             raise EngineUnreachable(
