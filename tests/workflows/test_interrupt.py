@@ -9,11 +9,13 @@ import sys
 import pytest
 
 from tipbench.errors import Interrupted
+from tipbench.workflows.interrupt import SIGNALS, handling_signals
 
 # It unloads for a while once it is interrupted, as a collection does, and says how far it has come.
 WORK = """
 import asyncio, sys
 from tipbench.errors import Interrupted
+from tipbench.workflows.interrupt import SIGNALS, handling_signals
 from tipbench.workflows.interrupt import run_interruptible
 
 async def work():
@@ -68,6 +70,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
 LATE = """
 import os, signal, sys
 from tipbench.errors import Interrupted
+from tipbench.workflows.interrupt import SIGNALS, handling_signals
 from tipbench.workflows.interrupt import run_interruptible
 
 async def work():
@@ -83,3 +86,54 @@ except Interrupted as error:
 def test_a_signal_that_comes_when_the_work_has_just_ended_is_not_lost() -> None:
     """There is nothing left to cancel, and the command still ends as interrupted."""
     assert subprocess.run([sys.executable, "-c", LATE], check=False).returncode == Interrupted.exit_code
+
+
+# A signal comes at a moment that is easily missed: a loop is just closed, or no loop runs.
+AT = """
+import asyncio, os, signal, sys
+from tipbench.errors import Interrupted
+from tipbench.workflows.interrupt import SIGNALS, handling_signals
+from tipbench.workflows.interrupt import handling_signals, run_interruptible
+
+WHERE, NUMBER = sys.argv[1], int(sys.argv[2])
+
+class Loop(asyncio.SelectorEventLoop):
+    def close(self):
+        is_open = not self.is_closed()
+        super().close()
+        if WHERE == "closing" and is_open:
+            os.kill(os.getpid(), NUMBER)
+
+class Policy(asyncio.DefaultEventLoopPolicy):
+    _loop_factory = Loop
+
+async def work():
+    print("work", flush=True)
+
+asyncio.set_event_loop_policy(Policy())
+try:
+    with handling_signals():
+        run_interruptible(work())
+        if WHERE == "between":
+            os.kill(os.getpid(), NUMBER)
+        run_interruptible(work())
+except Interrupted as error:
+    sys.exit(error.exit_code)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("where", ["closing", "between"])
+def test_a_signal_between_two_phases_is_an_interrupt(where: str, number: signal.Signals) -> None:
+    """It neither kills the process nor lets the second phase begin."""
+    command = [sys.executable, "-c", AT, where, str(int(number))]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (Interrupted.exit_code, ["work"]), done.stderr
+
+
+def test_the_handlers_of_the_caller_come_back() -> None:
+    """A block leaves the process as it was, also after an interrupt."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with pytest.raises(Interrupted), handling_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert [signal.getsignal(number) for number in SIGNALS] == before

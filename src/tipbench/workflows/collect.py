@@ -28,11 +28,11 @@ from tipbench.suite import load_suite, place_of, render, stored_text
 from tipbench.text import hide_logins, without_login
 from tipbench.workflows.engines import check_parallel, find_models, hold_engine, open_engine
 from tipbench.workflows.hints import experiment_command, ledger_options
-from tipbench.workflows.interrupt import ignore_signals, in_background, run_interruptible
+from tipbench.workflows.interrupt import handling_signals, ignore_signals, in_background, run_interruptible
 from tipbench.workflows.recording import Because, Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tipbench.engine.lock import HostLock
     from tipbench.engine.ollama import OllamaHost
@@ -175,6 +175,10 @@ class _Job:
 
     def run(self) -> Summary:
         """Generate, then record. A run that was interrupted records nothing more; any other one does."""
+        with handling_signals(self._last_words):
+            return self._run()
+
+    def _run(self) -> Summary:
         try:
             try:
                 self._hold_and_generate()
@@ -198,16 +202,13 @@ class _Job:
         """Generate all cells. The host is free again for others as soon as the last model is unloaded."""
         settings, emit = self._settings, self._emit
         with open_engine(settings, emit=emit) as self._engine:
-            self._interruptible(in_background(self._recorder.check))
+            run_interruptible(in_background(self._recorder.check))
             with hold_engine(self._engine, settings, emit=emit) as lock:
-                self._interruptible(self._generate(self._engine, lock))
+                run_interruptible(self._generate(self._engine, lock))
 
     def _record(self) -> None:
         if self._plan is not None:
-            self._interruptible(in_background(self._recorder.finish))
-
-    def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
-        run_interruptible(work, last_words=self._last_words)
+            run_interruptible(in_background(self._recorder.finish))
 
     def _last_words(self) -> None:
         """The end of a second Ctrl-C, past the progress bars, which have hidden the cursor of a terminal."""

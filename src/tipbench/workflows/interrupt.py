@@ -7,77 +7,116 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tipbench.errors import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
+    from types import FrameType
 
 T = TypeVar("T")
 
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SETTLE_S = 0.01
 _ECHO_S = 0.5
+# A signal may reach another thread of this process. The main thread then notices within this time.
+_LOOK_EVERY_S = 0.1
 
 
-def _nothing() -> None:
-    """An echo: the kernel may send the signal of a parent's death once for each of the parent's threads."""
+def _no_words() -> None:
+    pass
 
 
-def run_interruptible(work: Coroutine[Any, Any, T], *, last_words: Callable[[], None] = _nothing) -> T:
-    """Run it; Ctrl-C, a closed terminal and SIGTERM cancel it, so that its `finally` blocks run.
+class _SignalHandler:
+    """Handles all signals of one block of code: see `handling_signals`."""
 
-    A second signal calls `last_words` and ends the process.
+    def __init__(self, last_words: Callable[[], None]) -> None:
+        self._last_words = last_words
+        self._first_at: float | None = None
+        self._is_working = False
+        self._cancel: Callable[[], object] | None = None
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """Take a signal. The kernel may send the signal of a parent's death once for each of its threads."""
+        now = time.monotonic()
+        if self._first_at is None:
+            self._first_at = now
+            if not self._is_working:
+                raise _interrupted()
+            if self._cancel is not None:
+                self._cancel()
+        elif now - self._first_at > _ECHO_S:
+            _exit(self._last_words)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the work in an event loop. Raises Interrupted if a signal comes before the loop is closed."""
+        self._is_working = True
+        try:
+            result = asyncio.run(self._cancellable(work))
+        except (Exception, asyncio.CancelledError) as error:
+            if self._first_at is None and not isinstance(error, asyncio.CancelledError):
+                raise
+            raise _interrupted() from None
+        finally:
+            self._is_working = False
+        if self._first_at is not None:
+            raise _interrupted()
+        return result
+
+    async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._first_at is not None:  # the signal came before there was a task
+            task.cancel()
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=_LOOK_EVERY_S)
+        finally:
+            self._cancel = None
+        return task.result()
+
+
+@contextmanager
+def handling_signals(last_words: Callable[[], None] = _no_words) -> Iterator[None]:
+    """Handle Ctrl-C, a closed terminal and SIGTERM in this block, also between two `run_interruptible`.
+
+    The first signal cancels the work of `run_interruptible`, so that its `finally` blocks run. Outside of
+    such work it raises Interrupted. A second signal calls `last_words` and ends the process.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return asyncio.run(work)
+    if threading.current_thread() is not threading.main_thread() or _present_handler() is not None:
+        yield
+        return
+    handler = _SignalHandler(last_words)
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        return asyncio.run(_cancel_on_signal(work, last_words))
-    finally:
-        # The loop leaves Python's own handlers behind, which know nothing of our exit codes.
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-async def _cancel_on_signal(work: Coroutine[Any, Any, T], last_words: Callable[[], None]) -> T:
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    signalled = asyncio.Event()
     for number in SIGNALS:
-        loop.add_signal_handler(number, _first_signal, loop, task, signalled, last_words)
+        signal.signal(number, handler)
     try:
-        result = await task
-    except asyncio.CancelledError:
-        raise _interrupted() from None
-    await asyncio.sleep(_SETTLE_S)  # the loop handles a signal some steps after it came
-    if signalled.is_set():  # it came when the work had just ended, too late to cancel anything
-        raise _interrupted()
-    return result
+        yield
+    finally:
+        for number, earlier in before.items():
+            if signal.getsignal(number) is handler:
+                signal.signal(number, earlier)
+
+
+def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work. A signal cancels it and raises Interrupted: see `handling_signals`."""
+    with handling_signals():
+        handler = _present_handler()
+        return asyncio.run(work) if handler is None else handler.run(work)
+
+
+def _present_handler() -> _SignalHandler | None:
+    """The handler of the block that this thread is in. Only the main thread has one."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    handler = signal.getsignal(signal.SIGINT)
+    return handler if isinstance(handler, _SignalHandler) else None
 
 
 def _interrupted() -> Interrupted:
     return Interrupted("interrupted; what was generated is kept: run the same command to go on")
-
-
-def _first_signal(
-    loop: asyncio.AbstractEventLoop,
-    task: asyncio.Future[Any],
-    signalled: asyncio.Event,
-    last_words: Callable[[], None],
-) -> None:
-    signalled.set()
-    _on_signal(loop, _nothing)
-    loop.call_later(_ECHO_S, _on_signal, loop, lambda: _exit(last_words))
-    task.cancel()
-
-
-def _on_signal(loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> None:
-    for number in SIGNALS:
-        loop.add_signal_handler(number, handler)
 
 
 def _exit(last_words: Callable[[], None]) -> None:
