@@ -580,7 +580,7 @@ class Ledger(Protocol):
         """All cells of an experiment, one per key, oldest first."""
 
     def add_marks(self, experiment: str, marks: Mapping[str, Sequence[str]]) -> set[str]:
-        """Add marks to recorded cells, by cell key. Returns the keys that have no run yet."""
+        """Add marks to recorded cells, by cell key. Returns the keys that have no run."""
 
     def run(self, run_id: str) -> tuple[Run, RunTexts]: ...
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from command import start, tipbench
+from command import here, start, tipbench
 from ledger_servers import MlflowServer, Proxy
 from stand_in import FakeModel, StandIn, running
 from tipbench import runs
@@ -23,7 +25,6 @@ from tipbench.settings import home as tipbench_home
 from tipbench.workflows.recording import record_lock
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -223,13 +224,53 @@ def test_a_second_ctrl_c_ends_it_at_once_with_the_same_lines() -> None:
     assert err.count("interrupted: ") == 1
 
 
-def test_a_password_of_the_command_line_is_not_repeated() -> None:
-    """The command to go on with has a gap where the password was."""
+@pytest.mark.parametrize("form", ["{}", "--ollama-url={}"])
+def test_a_password_of_the_command_line_is_not_repeated(form: str) -> None:
+    """The command to go on with has the address without its login, and a line says what to type again."""
     with running(stalling()) as host:
-        login = host.url.replace("://", "://anna:geheim@")
-        command = [login if one == host.url else one for one in arguments(host)]
+        login = form.format(host.url.replace("://", "://anna:geheim@"))
+        command = [one for one in arguments(host) if one not in {"--ollama-url", host.url}]
+        command += [login] if form != "{}" else ["--ollama-url", login]
         child = start(*command)
         wait_until(lambda: len(host.chats) == 3)
         err = interrupted(child)
     assert "geheim" not in err
-    assert host.url in err
+    assert "anna" not in err
+    *_, again, last = err.strip().splitlines()
+    assert again.endswith(f"{form.format(host.url)}" if form != "{}" else f"--ollama-url {host.url}")
+    assert last == f"the login of {host.url} is left out above: type it again"
+
+
+# Ctrl-C when the third event loop is just closed: the one in which the cells were generated.
+AFTER_GENERATION = """
+import asyncio, os, signal, sys
+from tipbench.cli import main
+
+class Loop(asyncio.SelectorEventLoop):
+    closed = 0
+
+    def close(self):
+        Loop.closed += not self.is_closed()
+        super().close()
+        if Loop.closed == 3:
+            Loop.closed += 1
+            os.kill(os.getpid(), signal.SIGINT)
+
+class Policy(asyncio.DefaultEventLoopPolicy):
+    _loop_factory = Loop
+
+asyncio.set_event_loop_policy(Policy())
+main()
+"""
+
+
+def test_between_generation_and_recording() -> None:
+    """All cells are stored, nothing more is recorded, and the number that waits is the true one."""
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        command = [sys.executable, "-c", AFTER_GENERATION, *arguments(host)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 130, done.stderr
+    waiting = sum(one["count"] for one in here("sync", "--list", "--json").json)
+    assert f"interrupted: {CELLS} of {CELLS} cells stored; " in done.stderr
+    assert f"; {waiting} cells wait to be recorded" in done.stderr
+    assert "run the same command to go on: " in done.stderr

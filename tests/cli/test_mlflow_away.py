@@ -123,6 +123,40 @@ def test_mlflow_that_goes_away_in_the_middle_costs_nothing(server: MlflowServer)
     assert len(runs("gone", mlflow_url=server.url)) == 4
 
 
+def cutting(body: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """A host that cuts prompts of more than 300 tokens to 150, without a word."""
+    tokens = sum(len(message["content"]) for message in body["messages"]) // 4 + 13
+    return {**last, "prompt_eval_count": 150 if tokens > 300 else tokens}
+
+
+def test_marks_that_cannot_be_written_are_counted(server: MlflowServer) -> None:
+    """All cells are recorded; the marks on them wait, and `collect` prints their number and exits with 3."""
+    gone: list[bool] = []
+
+    def decide(request: Request) -> Deed:
+        writes = request.path.endswith(("runs/log-batch", "runs/set-tag"))
+        return "drop before" if gone and writes else "pass"
+
+    host = StandIn([FakeModel("a:1b")], limits=False, amend=cutting)
+    with Proxy(server.port, decide=decide).running() as proxy, running(host):
+        command = arguments(host, proxy.url, "--experiment", "marks")
+        for prompts in ("v1", "v3-few-shot"):
+            assert tipbench(*command, "--prompts", prompts).code == 0
+        gone.append(True)
+        both = (*command, "--prompts", "v1,v3-few-shot")
+        ran = tipbench(*both)
+        assert ran.code == 3, ran.err
+        assert (ran.json["calls"], ran.json["unrecorded"], ran.json["unrecorded_marks"]) == (0, 0, 4)
+        last = ran.err.strip().splitlines()[-1]
+        assert last.startswith("tipbench: 4 marks on recorded cells kept on this disk until the ledger can")
+        gone.clear()
+        assert tipbench(*both).code == 0
+    found = [
+        run.prompt_id for run in runs("marks", mlflow_url=server.url) if run.marks == ("possibly-truncated",)
+    ]
+    assert found == ["v3-few-shot"] * 3  # the fourth was the first call, too
+
+
 def test_cells_that_mlflow_refuses_are_not_said_to_wait_for_it(server: MlflowServer) -> None:
     """The ledger was reached, so the sentence gives the true reason."""
     created: list[Request] = []
@@ -157,6 +191,13 @@ def test_a_server_that_refuses_the_host_header_is_a_mistake_in_the_settings(
         (ledger,) = [finding for finding in looked.json if finding["name"] == "ledger"]
         assert ledger["state"] == "bad"
         assert "--mlflow-host-header" in ledger["fix"]
+        assert tipbench(*command, "--offline").json["unrecorded"] == 4
+        kept = tipbench("sync", "--mlflow-url", strict_server.url)
+        assert kept.code == 2
+        assert "--mlflow-host-header" in kept.err
+        assert "4 cells safe on this disk" in kept.err
+        moved = tipbench("sync", "--to", strict_server.url)
+        assert moved.code == 2
         helped = tipbench(*command, "--mlflow-host-header", ALLOWED)
     assert helped.code == 0, helped.err
     assert helped.json["unrecorded"] == 0

@@ -44,8 +44,8 @@ def test_the_list_shows_what_waits_for_which_address(home: Path) -> None:
     ]
     assert "geheim" not in listed.out
     assert here("sync", "--list", "--json").json == [
-        {"ledger": WRONG, "experiment": "bench", "count": 2, "running": False},
-        {"ledger": OTHER, "experiment": "other", "count": 1, "running": False},
+        {"ledger": WRONG, "experiment": "bench", "count": 2, "marks": 0, "running": False},
+        {"ledger": OTHER, "experiment": "other", "count": 1, "marks": 0, "running": False},
     ]
 
 
@@ -167,3 +167,82 @@ def test_options_that_do_not_go_together_are_refused(home: Path, options: tuple[
     put(home, WRONG, "bench", 1)
     assert here("sync", *options).code == 2
     assert waiting(home) == {(WRONG, "bench"): 1}
+
+
+def mark(home: Path, url: str, experiment: str, *numbers: int) -> None:
+    with Spool(home / "spool.db") as spool:
+        marks = {sample_result(number).cell.key: ["digest-changed"] for number in numbers}
+        spool.add_marks(url, experiment, marks)
+
+
+def marks_of(experiment: str) -> list[tuple[str, ...]]:
+    return [run.marks for run in runs(experiment)]
+
+
+def test_marks_that_wait_for_recorded_cells_are_shown(home: Path) -> None:
+    """By `sync --list` and `doctor` in plain words; marks of cells that wait are not counted apart."""
+    put(home, WRONG, "bench", 1)
+    mark(home, WRONG, "bench", 1, 2, 3)
+    mark(home, OTHER, "other", 1)
+    listed = here("sync", "--list")
+    assert listed.out.splitlines()[1:] == [
+        f"{WRONG}\tbench\t1\t",
+        f"2 marks on recorded cells of 'bench' wait for {WRONG}",
+        f"1 mark on recorded cells of 'other' waits for {OTHER}",
+    ]
+    assert [(one["count"], one["marks"]) for one in here("sync", "--list", "--json").json] == [(1, 2), (0, 1)]
+    (found,) = [one for one in here("doctor", "--json").json if one["name"] == "spool"]
+    assert (found["state"], found["detail"]) == (
+        "warn",
+        "1 cell and 3 marks on recorded cells waiting for a ledger",
+    )
+
+
+def test_sync_fails_while_marks_wait(home: Path) -> None:
+    """Exit code 3 and their number, as for cells; 0 once they are added."""
+    put(home, "", "bench", 1, 2)
+    assert here("sync").code == 0
+    mark(home, WRONG, "bench", 1, 2)
+    mark(home, "", "bench", 1)
+    ran = here("sync")
+    assert ran.code == 3
+    assert "1 mark added to recorded cells, 2 still waiting" in ran.out
+    assert "2 marks on recorded cells safe on this disk" in ran.err
+    assert marks_of("bench") == [("digest-changed",), ()]
+    assert (here("sync", "--json").json["marks_left"]) == 2
+
+
+def test_marks_are_added_elsewhere_or_deleted(home: Path) -> None:
+    """`--to` adds those whose cells are there; `--discard` deletes the others and names them."""
+    put(home, "", "bench", 1)
+    here("sync")
+    mark(home, WRONG, "bench", 1, 2)
+    moved = here("sync", "--to", "")
+    assert moved.code == 3
+    assert f"has no run for 1 mark of 'bench'; they wait for {WRONG}" in moved.err
+    assert marks_of("bench") == [("digest-changed",)]
+    refused = here("sync", "--discard", "bench")
+    assert "1 mark on recorded cells of 'bench'" in refused.err
+    gone = here("sync", "--discard", "bench", "--yes")
+    assert gone.out == "1 mark on recorded cells of 'bench' deleted; the cells stay, without these marks\n"
+    assert here("sync", "--list").out == "No cell waits to be recorded\n"
+
+
+def test_marks_of_a_deleted_run_do_not_wait_for_ever(home: Path) -> None:
+    """One line says that they are discarded, also if a read finds them; the cache may still hold the run."""
+    from mlflow import MlflowClient
+
+    put(home, "", "bench", 1, 2)
+    here("sync")
+    first, second = runs("bench")
+    client = MlflowClient(tracking_uri=f"sqlite:///{home / 'mlflow.db'}")
+    client.delete_run(first.run_id)
+    mark(home, "", "bench", 1)
+    ran = here("sync")
+    assert (ran.code, ran.err.count("discarded")) == (0, 1)
+    assert "1 mark of 'bench' discarded: " in ran.err
+    assert here("sync", "--list").out == "No cell waits to be recorded\n"
+    client.delete_experiment(client.get_run(second.run_id).info.experiment_id)
+    mark(home, "", "bench", 2)
+    assert here("experiments").code == 0
+    assert here("sync", "--list").out == "No cell waits to be recorded\n"

@@ -402,6 +402,7 @@ def test_marks_are_recorded_and_more_can_be_added(place: Place, experiment: str)
         ((), "option"),
     ]
     before = ledger.revision(experiment)
+    assert ledger.add_marks(f"{experiment}-absent", {"a": ["digest-changed"]}) == {"a"}
     late = {key: ["digest-changed"] for key in [*keys, "never recorded"]}
     assert ledger.add_marks(experiment, late) == {"never recorded"}
     assert ledger.add_marks(experiment, late) == {"never recorded"}

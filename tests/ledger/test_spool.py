@@ -338,19 +338,37 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, request: pytest.F
     assert len(there) <= len(acknowledged) + 4
 
 
-def made_old(spool: Spool) -> None:
-    """Turn the file into one of version 1, which had no late marks."""
+def test_a_sealed_spool_changes_no_more(spool: Spool) -> None:
+    """Reads go on, and every write through this object is refused; other processes go on."""
+    spool.put("", "e", PIN, sample_result(0))
+    (entry,) = spool.take("", "e", limit=1)
+    spool.seal()
+    with pytest.raises(SpoolUnusable):
+        spool.put("", "e", PIN, sample_result(1))
+    with pytest.raises(SpoolUnusable):
+        spool.recorded([entry])
+    assert [one.count for one in spool.pending()] == [1]
+    with Spool(spool.path) as other:
+        other.recorded([entry])
+    assert spool.pending() == []
+
+
+def made_old(spool: Spool, *, version: int) -> None:
+    """Turn the file into one of an older version, which lacks tables."""
     spool.close()
     with closing(sqlite3.connect(spool.path)) as db:
-        db.execute("DROP TABLE late_mark")
-        db.execute("PRAGMA user_version = 1")
+        db.execute("DROP TABLE unchecked")
+        if version == 1:
+            db.execute("DROP TABLE late_mark")
+        db.execute(f"PRAGMA user_version = {version}")
 
 
-def test_a_spool_of_version_1_is_converted(spool: Spool) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_spool_is_converted(spool: Spool, version: int) -> None:
     """Its results stay, and it takes marks; many processes may open it at once."""
     result = sample_result()
     spool.put("", "e", PIN, result)
-    made_old(spool)
+    made_old(spool, version=version)
     problems: list[Exception] = []
 
     def use(n: int) -> None:
@@ -368,6 +386,9 @@ def test_a_spool_of_version_1_is_converted(spool: Spool) -> None:
     assert problems == []
     with Spool(spool.path) as again:
         assert taken(again) == [result]
+        assert again.unchecked("", "e") == []
+        again.put("", "e", PIN, sample_result(1))
+        assert [cell.key for cell in again.unchecked("", "e")] == [sample_result(1).cell.key]
         assert set(again.marks("", "e")) == {f"key{n}" for n in range(4)}
 
 
@@ -382,7 +403,7 @@ def test_marks_wait_by_experiment_until_they_are_recorded(spool: Spool) -> None:
             "k": ("digest-changed", "possibly-truncated"),
             "other": ("digest-changed",),
         }
-        assert [(one.experiment, one.count) for one in other.marked_experiments()] == [("e", 2)]
+        assert [(one.experiment, one.count, one.marks) for one in other.waiting()] == [("e", 0, 3)]
         other.marks_recorded("", "e", first)
         assert other.marks("", "e") == {"k": ("digest-changed",)}
         assert other.pending() == []

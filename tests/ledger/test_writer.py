@@ -414,18 +414,41 @@ def test_late_marks_reach_cells_that_are_recorded_and_cells_that_wait(spool: Spo
     assert drain(spool, ledgers, lock=home / "lock").problems == ()
     (ledger,) = ledgers.by_uri.values()
     assert marks_of(ledger) == [("digest-changed",), ("digest-changed",)]
-    assert spool.marked_experiments() == []
+    assert spool.waiting() == []
 
 
-def test_a_mark_without_a_run_goes_on_waiting(spool: Spool, home: Path) -> None:
-    """The cell may be recorded by another home that is slow; nothing is lost meanwhile."""
+def test_marks_without_a_run_are_discarded_with_one_line(spool: Spool, home: Path) -> None:
+    """The run of a recorded cell is gone, or its whole experiment; other marks are added."""
     ledgers = Ledgers()
     put(spool, "", "e", 0)
-    key = sample_result(1).cell.key
-    spool.add_marks("", "e", {key: ["digest-changed"]})
     drain(spool, ledgers, lock=home / "lock")
-    assert set(spool.marks("", "e")) == {key}
+    there, gone = (sample_result(n).cell.key for n in (0, 1))
+    spool.add_marks("", "e", {there: ["digest-changed"], gone: ["digest-changed", "possibly-truncated"]})
+    spool.add_marks("", "no such experiment", {gone: ["digest-changed"]})
+    report = drain(spool, ledgers, lock=home / "lock")
+    where = public_uri("", home=home)
+    assert report.notices == (
+        f"2 marks of 'e' discarded: {where} no longer has the runs of these cells",
+        f"1 mark of 'no such experiment' discarded: {where} no longer has the runs of these cells",
+    )
+    assert (report.problems, report.marks_added, report.marks_left) == ((), 1, 0)
+    assert spool.waiting() == []
+    (ledger,) = ledgers.by_uri.values()
+    assert marks_of(ledger) == [("digest-changed",)]
+
+
+def test_a_mark_of_a_cell_that_waits_is_not_discarded(spool: Spool, home: Path) -> None:
+    """Another process holds the experiment, so the cell has no run yet; it brings its mark later."""
+    ledgers = Ledgers()
+    put(spool, "", "e", 0)
+    drain(spool, ledgers, lock=home / "lock")
     put(spool, "", "e", 1)
+    recorded, waits = (sample_result(n).cell.key for n in (0, 1))
+    spool.add_marks("", "e", {recorded: ["digest-changed"], waits: ["digest-changed"]})
+    with file_lock(lock_of(home / "lock", public_uri("", home=home), "e"), patience_s=0):
+        report = drain(spool, ledgers, lock=home / "lock")
+    assert (report.left, report.marks_added, report.marks_left, report.notices) == (1, 1, 0, ())
+    assert set(spool.marks("", "e")) == {waits}
     drain(spool, ledgers, lock=home / "lock")
     (ledger,) = ledgers.by_uri.values()
-    assert marks_of(ledger) == [(), ("digest-changed",)]
+    assert marks_of(ledger) == [("digest-changed",), ("digest-changed",)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import socket
+import sqlite3
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -17,15 +19,18 @@ from ledger_samples import sample_pin, sample_result
 from stand_in import FakeModel, StandIn, running
 from tipbench import runs
 from tipbench.engine.lock import hold_host, host_name, lock_folder
-from tipbench.ledger import Spool, public_uri
+from tipbench.errors import SpoolUnusable
+from tipbench.ledger import Spool, open_ledger, public_uri
 from tipbench.ledger.locks import file_lock
 from tipbench.settings import Settings
 from tipbench.settings import home as tipbench_home
 from tipbench.workflows.collect import collect
-from tipbench.workflows.recording import record_lock
+from tipbench.workflows.recording import Recorder, record_lock, the_spool
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tipbench.records import Run
 
 CELLS = 8
 
@@ -116,3 +121,67 @@ def test_the_host_is_free_while_cells_are_recorded() -> None:
 
         collect(settings_for(host), emit=listen)
     assert free == [True]
+
+
+def rows_in_mlflow() -> int:
+    """The number of runs in the embedded store, finished or not."""
+    with closing(sqlite3.connect(tipbench_home() / "mlflow.db")) as db:
+        (number,) = db.execute("SELECT count(*) FROM runs").fetchone()
+    return int(number)
+
+
+def stopped_while_recording(*, in_a_batch: bool) -> tuple[int, int, float]:
+    """Stop a recorder that records 8 cells: how many wait then, how many in the end, seconds to stop."""
+    settings = Settings.of({"experiment": "bench"})
+    begun = threading.Event()
+    with Recorder.open(settings, emit=lambda _event: begun.set()) as recorder:
+        recorder.begin(sample_pin())
+        for number in range(CELLS):
+            recorder.put(sample_result(number))
+        before = rows_in_mlflow()
+        recording = threading.Thread(target=recorder.finish)
+        recording.start()
+        begun.wait()
+        while in_a_batch and rows_in_mlflow() == before:
+            time.sleep(0.001)
+        started = time.monotonic()
+        recorder.stop()
+        took = time.monotonic() - started
+        told = recorder.left()
+        with pytest.raises(SpoolUnusable):
+            recorder.put(sample_result(CELLS))
+        recording.join()
+    with the_spool() as spool:
+        return told, sum(one.count for one in spool.pending()), took
+
+
+@pytest.mark.usefixtures("home")
+def test_the_batch_under_way_may_end() -> None:
+    """Its cells are recorded and do not wait; if it takes too long, all of them wait."""
+    told, waiting, took = stopped_while_recording(in_a_batch=True)
+    assert told == waiting
+    assert (waiting, len(runs_now("bench"))) == (0, CELLS) or took > 1
+
+
+@pytest.mark.usefixtures("home")
+def test_a_stopped_recorder_begins_no_batch() -> None:
+    """Another process holds the experiment until after the stop; then nothing is recorded."""
+    lock = record_lock(public_uri("", home=tipbench_home()), "bench")
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with file_lock(lock, patience_s=10):
+            held.set()
+            let_go.wait(1.5)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    assert stopped_while_recording(in_a_batch=False)[:2] == (CELLS, CELLS)
+    holder.join()
+    assert runs_now("bench") == []
+
+
+def runs_now(experiment: str) -> list[Run]:
+    """The recorded cells, without a sync before."""
+    return open_ledger("", home=tipbench_home()).runs(experiment)

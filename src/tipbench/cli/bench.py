@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from tipbench.cli.screen import count, err, heading, print_json, print_rows, say
 from tipbench.engine.memory import readable
 from tipbench.errors import Interrupted, LedgerUnreachable, Unavailable
 from tipbench.settings import Settings
+from tipbench.text import has_login, without_login
 from tipbench.workflows.hints import ledger_options
 
 if TYPE_CHECKING:
@@ -94,15 +94,23 @@ def collect_command(
 
 
 def _typed_again() -> str:
-    """The command line of this process, without the logins in its addresses."""
-    return typed(*(re.sub(r"://.*@", "://…@", argument) for argument in sys.argv[1:]))
+    """The command line of this process, without the logins in its addresses, and a line that names them."""
+    addresses = {argument: without_login(argument) for argument in sys.argv[1:] if "://" in argument}
+    command = typed(*(addresses.get(argument, argument) for argument in sys.argv[1:]))
+    without = [shown.rpartition("=")[2] for given, shown in addresses.items() if has_login(given)]
+    if not without:
+        return command
+    return f"{command}\nthe login of {' and '.join(without)} is left out above: type it again"
 
 
 def _check_recorded(summary: Summary, settings: Settings) -> None:
-    """Say why cells still wait. Raises where MLflow did not take them, so that a script learns it."""
-    if not summary.unrecorded:
+    """Print why cells or marks still wait. Raises Unavailable if MLflow did not take them."""
+    from tipbench.workflows.backlog import what_waits
+
+    if not summary.unrecorded and not summary.unrecorded_marks:
         return
-    cells, later = count(summary.unrecorded, "cell"), typed("sync", *ledger_options(settings))
+    cells = what_waits(summary.unrecorded, summary.unrecorded_marks)
+    later = typed("sync", *ledger_options(settings))
     match summary.unrecorded_because:
         case "offline":
             tell(f"{cells} kept on this disk, as --offline asks; record them with: {later}")

@@ -12,7 +12,7 @@ import typer
 from tipbench.cli.bench import AsJson, metrics_line, print_candidates
 from tipbench.cli.options import settings_options
 from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
-from tipbench.errors import BadInput, LedgerUnreachable
+from tipbench.errors import BadInput, LedgerMisconfigured, LedgerUnreachable
 from tipbench.settings import Settings
 from tipbench.workflows.hints import ledger_options
 
@@ -160,19 +160,19 @@ def sync_command(
     *,
     settings: Settings,
     list_them: Annotated[
-        bool, typer.Option("--list", help="list which cells wait for which address; record nothing")
+        bool, typer.Option("--list", help="list what waits for which address; record nothing")
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="URL", help="record here the cells that wait for another address"),
+        typer.Option("--to", metavar="URL", help="record here what waits for another address"),
     ] = None,
     discard: Annotated[
         str | None,
-        typer.Option("--discard", metavar="EXPERIMENT", help="delete the cells of EXPERIMENT that wait"),
+        typer.Option("--discard", metavar="EXPERIMENT", help="delete what waits for EXPERIMENT"),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="with --to, --discard: the address that cells wait for"),
+        typer.Option("--from", metavar="URL", help="with --to, --discard: the address that they wait for"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="with --discard: delete without asking")] = False,
     as_json: AsJson = False,
@@ -210,26 +210,34 @@ def _check_choice(
 
 
 def _list_waiting(*, as_json: bool) -> None:
-    from tipbench.workflows.backlog import has_running_command, waiting_cells
+    from tipbench.workflows.backlog import has_running_command, waiting_cells, what_waits
 
     found = [(waiting, has_running_command(waiting)) for waiting in waiting_cells()]
     if as_json:
         print_json([asdict(waiting) | {"running": running} for waiting, running in found])
-    elif found:
-        rows = [
-            (one.ledger, one.experiment, str(one.count), "a running command's" if running else "")
-            for one, running in found
-        ]
+        return
+    rows = [
+        (one.ledger, one.experiment, str(one.count), "a running command's" if running else "")
+        for one, running in found
+        if one.count
+    ]
+    if rows:
         print_rows(("address", "experiment", "cells", ""), rows, right=("cells",))
-    else:
+    for one, running in found:
+        if one.marks:
+            verb = "waits" if one.marks == 1 else "wait"
+            own = ", and a running command is at work on them" if running else ""
+            say(f"{what_waits(0, one.marks)} of {one.experiment!r} {verb} for {one.ledger}{own}")
+    if not found:
         say("No cell waits to be recorded")
 
 
 def _discard(experiment: str, *, source: str | None, yes: bool, as_json: bool) -> None:
-    from tipbench.workflows.backlog import discard, waiting_for
+    from tipbench.workflows.backlog import discard, waiting_for, what_waits
 
     waiting = waiting_for(experiment, source=source)
-    cells = f"{count(waiting.count, 'cell')} of {experiment!r} waiting for {waiting.ledger}"
+    what = what_waits(waiting.count, waiting.marks)
+    cells = f"{what} of {experiment!r} waiting for {waiting.ledger}"
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise BadInput(f"--discard would delete {cells}; to confirm without a terminal, add --yes")
@@ -238,21 +246,30 @@ def _discard(experiment: str, *, source: str | None, yes: bool, as_json: bool) -
             return
     deleted = discard(waiting)
     if as_json:
-        print_json({"ledger": waiting.ledger, "experiment": experiment, "deleted": deleted})
+        numbers = {"deleted": deleted, "marks_deleted": waiting.marks}
+        print_json({"ledger": waiting.ledger, "experiment": experiment} | numbers)
+    elif deleted:
+        say(f"{what} of {experiment!r} deleted; the next collect generates the cells again")
     else:
-        say(f"{count(deleted, 'cell')} of {experiment!r} deleted; the next collect generates them again")
+        say(f"{what} of {experiment!r} deleted; the cells stay, without these marks")
 
 
 def _print_report(report: DrainReport, settings: Settings, *, as_json: bool) -> None:
-    for problem in report.problems:
-        tell(problem)
+    from tipbench.workflows.backlog import what_waits
+
+    for line in (*report.problems, *report.notices):
+        tell(line)
     if as_json:
         print_json(asdict(report))
     else:
         say(f"{count(report.recorded, 'cell')} recorded, {report.left} still waiting")
-    if report.left:
+        if report.marks_added or report.marks_left:
+            added = count(report.marks_added, "mark")
+            say(f"{added} added to recorded cells, {report.marks_left} still waiting")
+    if report.left or report.marks_left:
         again = typed("sync", *ledger_options(settings))
-        raise LedgerUnreachable(
-            f"{count(report.left, 'cell')} safe on this disk; once that is mended: {again} "
+        kept = (
+            f"{what_waits(report.left, report.marks_left)} safe on this disk; once that is mended: {again} "
             f"(to see which: {typed('sync', '--list')})"
         )
+        raise LedgerMisconfigured(kept) if report.misconfigured else LedgerUnreachable(kept)

@@ -201,9 +201,8 @@ class MemoryLedger:
                 self._runs[experiment][run.key] = (shape.marked(run, mark), texts)
 
     def add_marks(self, experiment: str, marks: Mapping[str, Sequence[str]]) -> set[str]:
-        self._check(experiment)
         with self._lock:
-            held = self._runs[experiment]
+            held = self._runs.get(experiment, {})
             for key in marks.keys() & held.keys():
                 run, texts = held[key]
                 held[key] = (shape.with_marks(run, marks[key]), texts)

@@ -353,18 +353,29 @@ class MlflowLedger:
             self._cache.keep(self.uri, found.experiment_id, revision, now)
 
     def add_marks(self, experiment: str, marks: Mapping[str, Sequence[str]]) -> set[str]:
-        found = self._existing(experiment)
+        found = self._store.experiment(experiment)
+        if found is None or found.deleted:
+            return set(marks)
         runs = {run.key: run for run in self._runs(found)}
-        new = {}
-        for key in marks.keys() & runs.keys():
-            run = shape.with_marks(runs[key], marks[key])
-            if run != runs[key]:
-                new[run.run_id] = {shape.CELL_MARKS: shape.marks_text(run.marks)}
-        for run_id, tags in new.items():
-            self._store.write_tags(run_id, tags)
-        if new:
+        changed = {
+            key: run
+            for key in marks.keys() & runs.keys()
+            if (run := shape.with_marks(runs[key], marks[key])) != runs[key]
+        }
+        there = self._still_there(found, [run.run_id for run in changed.values()])
+        for run in changed.values():
+            if run.run_id in there:
+                self._store.write_tags(run.run_id, {shape.CELL_MARKS: shape.marks_text(run.marks)})
+        if changed:
             self._touch(found)
-        return set(marks) - runs.keys()
+        gone = {key for key, run in changed.items() if run.run_id not in there}
+        return (set(marks) - runs.keys()) | gone
+
+    def _still_there(self, found: ExperimentRow, run_ids: Sequence[str]) -> set[str]:
+        """Return the runs that nobody has deleted in MLflow. The cache does not notice a deletion."""
+        portions = (run_ids[start : start + _ROWS] for start in range(0, len(run_ids), _ROWS))
+        rows = (row for portion in portions for row in self._store.rows(found.experiment_id, portion))
+        return {row.run_id for row in rows}
 
     def _write_rubrics(self, found: ExperimentRow, marks: Mapping[str, Mark]) -> None:
         """Store the rubric in every run whose scores now count under another one than it shows."""

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import zlib
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tipbench.errors import SpoolUnusable
@@ -27,15 +27,23 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from tipbench.records import CellResult, Pin
+    from tipbench.records import CellResult, Host, Pin
 
-_VERSION = 2
+_VERSION = 3
+_OLDER_VERSIONS = (1, 2)
 _APPLICATION_ID = 0x7469_7062  # "tipb": what tells our file from any other
 # Marks for cells that are perhaps recorded already. Version 1 lacks this table.
 _LATE_MARKS = """
-CREATE TABLE late_mark (
+CREATE TABLE IF NOT EXISTS late_mark (
     ledger TEXT NOT NULL, experiment TEXT NOT NULL, key TEXT NOT NULL, mark TEXT NOT NULL,
     PRIMARY KEY (ledger, experiment, key, mark)
+) WITHOUT ROWID"""
+# Cells whose model was not read again on its host since they were generated. Versions 1 and 2 lack this.
+_UNCHECKED = """
+CREATE TABLE IF NOT EXISTS unchecked (
+    ledger TEXT NOT NULL, experiment TEXT NOT NULL, key TEXT NOT NULL,
+    host TEXT NOT NULL, model TEXT NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (ledger, experiment, key)
 ) WITHOUT ROWID"""
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION_ID};
@@ -55,6 +63,7 @@ CREATE TABLE pin (
     PRIMARY KEY (ledger, experiment)
 ) WITHOUT ROWID;
 {_LATE_MARKS};
+{_UNCHECKED};
 PRAGMA journal_mode = WAL;
 """
 # A new row, so a new `seq`: who is recording the failure meanwhile does not strike out the success.
@@ -68,11 +77,12 @@ SELECT :ledger, :experiment, :key, :failed, :result, :crc WHERE NOT EXISTS (
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """How many results wait for one experiment of one ledger."""
+    """How many results wait for one experiment of one ledger, and how many marks on recorded cells."""
 
     ledger: str
     experiment: str
     count: int
+    marks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +95,16 @@ class Entry:
     result: CellResult
 
 
+@dataclass(frozen=True, kw_only=True)
+class UncheckedCell:
+    """A stored cell, and the model that generated it. The model's digest was not read again since then."""
+
+    key: str
+    host: str
+    model: str
+    digest: str
+
+
 class Spool:
     """Opened on first use; may be used by several threads and several processes at once."""
 
@@ -94,6 +114,7 @@ class Spool:
         self._lock = threading.RLock()
         self._names: dict[str, str] = {}
         self._pinned: dict[tuple[str, str], Pin] = {}
+        self._sealed = False
 
     def __enter__(self) -> Self:
         return self
@@ -108,6 +129,11 @@ class Spool:
             if self._db is not None:
                 self._db.close()
             self._db = None
+
+    def seal(self) -> None:
+        """Refuse all further writes through this object, so that counts read from now on stay true."""
+        with self._lock:
+            self._sealed = True
 
     def put(self, ledger_uri: str, experiment: str, pin: Pin, result: CellResult) -> None:
         """Keep a result: on disk for good when this returns.
@@ -127,6 +153,27 @@ class Spool:
         with self._transaction() as db:
             self._keep_pin(db, ledger, experiment, pin)
             db.execute(_PUT, row)
+            if result.error is None:
+                model = result.cell.model
+                cell = (ledger, experiment, result.cell.key, place_checked(result.host))
+                db.execute(
+                    "INSERT OR REPLACE INTO unchecked VALUES (?, ?, ?, ?, ?, ?)",
+                    (*cell, model.name, model.digest),
+                )
+
+    def unchecked(self, ledger_uri: str, experiment: str) -> list[UncheckedCell]:
+        """The stored cells of an experiment whose models were not read again on their hosts."""
+        query = "SELECT key, host, model, digest FROM unchecked WHERE ledger = ? AND experiment = ?"
+        with self._reading() as db:
+            rows = db.execute(query, (self._stored(ledger_uri), experiment)).fetchall()
+        return [UncheckedCell(key=key, host=host, model=model, digest=d) for key, host, model, d in rows]
+
+    def checked(self, ledger_uri: str, experiment: str, keys: Iterable[str]) -> None:
+        """Store that the models of these cells were read again."""
+        ledger = self._stored(ledger_uri)
+        query = "DELETE FROM unchecked WHERE ledger = ? AND experiment = ? AND key = ?"
+        with self._transaction() as db:
+            db.executemany(query, [(ledger, experiment, key) for key in keys])
 
     def add_marks(self, ledger_uri: str, experiment: str, marks: Mapping[str, Iterable[str]]) -> None:
         """Keep marks for stored cells, by cell key. They are on disk when this returns."""
@@ -144,21 +191,33 @@ class Spool:
                 found[key] = (*found.get(key, ()), mark)
         return found
 
-    def marked_experiments(self) -> list[Waiting]:
-        """The experiments for which marks wait, with the number of marked cells."""
+    def waiting_marks(self, ledger_uri: str | None = None, experiment: str | None = None) -> list[Waiting]:
+        """How many marks wait for recorded cells, by ledger and experiment. Cells that wait bring theirs."""
         query = (
-            "SELECT ledger, experiment, count(DISTINCT key) FROM late_mark "
-            "GROUP BY ledger, experiment ORDER BY ledger, experiment"
+            "SELECT ledger, experiment, count(*) FROM late_mark AS late WHERE NOT EXISTS ("
+            "SELECT 1 FROM pending WHERE ledger = late.ledger AND experiment = late.experiment "
+            "AND key = late.key AND failed = 0) GROUP BY ledger, experiment ORDER BY ledger, experiment"
         )
         with self._reading() as db:
             rows = db.execute(query).fetchall()
+        only = None if ledger_uri is None else self._stored(ledger_uri)
         return [
-            Waiting(ledger=self._shown(ledger), experiment=experiment, count=count)
-            for ledger, experiment, count in rows
+            Waiting(ledger=self._shown(ledger), experiment=name, count=0, marks=marks)
+            for ledger, name, marks in rows
+            if (only is None or ledger == only) and (experiment is None or name == experiment)
         ]
 
+    def waiting(self) -> list[Waiting]:
+        """All that waits, by ledger and experiment: results, and marks on recorded cells."""
+        marked = {(one.ledger, one.experiment): one for one in self.waiting_marks()}
+        found = []
+        for one in self.pending():
+            marks = marked.pop((one.ledger, one.experiment), None)
+            found.append(replace(one, marks=marks.marks) if marks else one)
+        return [*found, *marked.values()]
+
     def marks_recorded(self, ledger_uri: str, experiment: str, marks: Mapping[str, Iterable[str]]) -> None:
-        """Delete marks that the ledger has now."""
+        """Delete marks that need not wait any more."""
         ledger = self._stored(ledger_uri)
         rows = [(ledger, experiment, key, mark) for key, some in marks.items() for mark in some]
         query = "DELETE FROM late_mark WHERE ledger = ? AND experiment = ? AND key = ? AND mark = ?"
@@ -252,18 +311,29 @@ class Spool:
         with self._transaction() as db:
             db.executemany("DELETE FROM pending WHERE seq = ?", ((entry.seq,) for entry in every))
             db.executemany("INSERT OR IGNORE INTO done VALUES (?, ?, ?)", done)
-            for ledger, experiment in {(e.ledger, e.experiment) for e in every if at is not None}:
-                self._forget_pin(db, self._stored(ledger), experiment)
+            if at is not None:
+                self._moved(db, every, at)
+
+    def _moved(self, db: sqlite3.Connection, entries: Iterable[Entry], at: str) -> None:
+        """Store that these results are in the ledger `at` now, and not in the one that they waited for."""
+        for entry in entries:
+            db.execute(
+                "UPDATE OR REPLACE unchecked SET ledger = ? WHERE ledger = ? AND experiment = ? AND key = ?",
+                (self._stored(at), self._stored(entry.ledger), entry.experiment, entry.result.cell.key),
+            )
+        for ledger, experiment in {(entry.ledger, entry.experiment) for entry in entries}:
+            self._forget_pin(db, self._stored(ledger), experiment)
 
     def discard(self, ledger_uri: str, experiment: str) -> int:
-        """Delete the results that wait for one experiment of one ledger; return their number."""
+        """Delete the results and marks that wait for an experiment of a ledger; return how many results."""
         ledger = self._stored(ledger_uri)
         with self._transaction() as db:
             where = "WHERE ledger = ? AND experiment = ?"
             db.execute(
-                f"DELETE FROM late_mark {where} AND key IN (SELECT key FROM pending {where})",  # noqa: S608 - constants
+                f"DELETE FROM unchecked {where} AND key IN (SELECT key FROM pending {where})",  # noqa: S608 - constants
                 (ledger, experiment, ledger, experiment),
             )
+            db.execute(f"DELETE FROM late_mark {where}", (ledger, experiment))  # noqa: S608
             deleted = db.execute(f"DELETE FROM pending {where}", (ledger, experiment)).rowcount  # noqa: S608
             self._forget_pin(db, ledger, experiment)
         return deleted
@@ -332,6 +402,8 @@ class Spool:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """All of the block or none of it, and on disk when it ends."""
         with self._reading() as db:
+            if self._sealed:
+                raise SpoolUnusable(f"this command has ended and changes {self.path} no more")
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -385,7 +457,7 @@ class Spool:
         if application != _APPLICATION_ID:
             db.close()
             raise self._damaged("it is empty, or the file of another program")
-        if version == 1:
+        if version in _OLDER_VERSIONS:
             version = _converted(db)
         if version != _VERSION:
             db.close()
@@ -399,10 +471,16 @@ class Spool:
 
 
 def _converted(db: sqlite3.Connection) -> int:
-    """Add what version 1 lacks, in one transaction, if no other process did. Returns the version."""
+    """Add the tables that older versions lack, in one transaction. Returns the version."""
     db.execute("BEGIN IMMEDIATE")
-    if db.execute("PRAGMA user_version").fetchone() == (1,):
+    if db.execute("PRAGMA user_version").fetchone()[0] in _OLDER_VERSIONS:
         db.execute(_LATE_MARKS)
-        db.execute("PRAGMA user_version = 2")
+        db.execute(_UNCHECKED)
+        db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")
     return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def place_checked(host: Host) -> str:
+    """The host whose models are read again. The embedded engine has another address each time."""
+    return host.kind if host.kind == "embedded" else host.url

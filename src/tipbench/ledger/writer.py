@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
-from tipbench.errors import BadInput, LedgerUnreachable, SpoolUnusable
+from tipbench.errors import BadInput, LedgerMisconfigured, LedgerUnreachable, SpoolUnusable
 from tipbench.ledger.claims import CellsBusy, busy_sentence
 from tipbench.ledger.locks import file_lock
 
@@ -37,7 +37,9 @@ class DrainReport:
     """How many results were recorded, how many still wait, and why: one sentence each.
 
     `busy` counts the results that wait only for another home, which records the same cells. `locked` is true
-    where another process of this home records an experiment, `unreachable` where no ledger answered.
+    where another process of this home records an experiment, `unreachable` where no ledger answered, and
+    `misconfigured` where a ledger refuses the settings. `marks_added` and `marks_left` count marks on
+    recorded cells. `notices` has a sentence for each experiment of which marks were discarded.
     """
 
     recorded: int
@@ -46,6 +48,10 @@ class DrainReport:
     busy: int = 0
     locked: bool = False
     unreachable: bool = False
+    misconfigured: bool = False
+    marks_added: int = 0
+    marks_left: int = 0
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,24 +185,22 @@ class _Pass:
         self._busy = 0
         self._locked = False
         self._problems: list[str] = []
-        self._moved: set[tuple[str, str]] = set()
+        self._misconfigured = False
+        self._marks_added = 0
+        self._notices: list[str] = []
 
     def run(self) -> DrainReport:
         for waiting in self._waiting():
             address = self._address(waiting)
             if address in self._unreachable:
                 continue
-            self._moved.add((waiting.ledger, waiting.experiment))
-            try:
+            with self._problem_kept(address):
                 self._experiment(waiting)
-            except LedgerUnreachable as error:
-                self._unreachable.add(address)
-                self._problems.append(str(error))
-            except BadInput as error:
-                self._problems.append(str(error))
-        for waiting in self._marked():
-            if self._address(waiting) not in self._unreachable and not self._stop():
-                self._try_to_mark(waiting)
+        for waiting in self._waiting_marks():
+            address = self._address(waiting)
+            if address not in self._unreachable and not self._stop():
+                with self._problem_kept(address):
+                    self._add_marks(waiting)
         if self._busy:
             self._problems.append(busy_sentence(self._busy))
         return DrainReport(
@@ -206,22 +210,30 @@ class _Pass:
             busy=self._busy,
             locked=self._locked,
             unreachable=bool(self._unreachable),
+            misconfigured=self._misconfigured,
+            marks_added=self._marks_added,
+            marks_left=sum(one.marks for one in self._waiting_marks()),
+            notices=tuple(self._notices),
         )
+
+    @contextmanager
+    def _problem_kept(self, address: str) -> Iterator[None]:
+        """Keep the sentence of a ledger that refuses something, or that cannot be reached."""
+        try:
+            yield
+        except LedgerUnreachable as error:
+            self._unreachable.add(address)
+            self._misconfigured |= isinstance(error, LedgerMisconfigured)
+            self._problems.append(str(error))
+        except BadInput as error:
+            self._problems.append(str(error))
 
     def _waiting(self) -> list[Waiting]:
         which = self._which
         return self._spool.pending(which.ledger, which.experiment, up_to=which.up_to)
 
-    def _marked(self) -> list[Waiting]:
-        """The experiments that this pass marks. A pass to another ledger marks only what it moved there."""
-        which = self._which
-        return [
-            waiting
-            for waiting in self._spool.marked_experiments()
-            if which.ledger in (None, waiting.ledger)
-            and which.experiment in (None, waiting.experiment)
-            and (which.to is None or (waiting.ledger, waiting.experiment) in self._moved)
-        ]
+    def _waiting_marks(self) -> list[Waiting]:
+        return self._spool.waiting_marks(self._which.ledger, self._which.experiment)
 
     def _address(self, waiting: Waiting) -> str:
         return waiting.ledger if self._which.to is None else self._which.to
@@ -236,6 +248,8 @@ class _Pass:
                     self._problems.append(
                         f"another tipbench process is recording {waiting.experiment!r} at the moment"
                     )
+                    return
+                if not self._gently and self._stop():  # while it waited for the lock
                     return
                 after = self._batches(waiting, after)
 
@@ -264,21 +278,30 @@ class _Pass:
         up_to = self._which.up_to
         return [entry for entry in entries if up_to is None or entry.seq <= up_to]
 
-    def _try_to_mark(self, waiting: Waiting) -> None:
-        """Mark recorded cells. Marks of cells that are not recorded yet go on waiting."""
-        unrecorded = self._spool.pending_keys(waiting.ledger, waiting.experiment)
+    def _add_marks(self, waiting: Waiting) -> None:
+        """Mark recorded cells. Marks of cells that are not recorded yet go on waiting.
+
+        A cell that no longer waits was recorded. If the ledger has no run of such a cell, a person has
+        deleted the run, and its marks are discarded. Only the ledger of the marks can prove that.
+        """
+        # In this order: a cell is put before it is marked.
         every = self._spool.marks(waiting.ledger, waiting.experiment)
+        unrecorded = self._spool.pending_keys(waiting.ledger, waiting.experiment)
         marks = {key: some for key, some in every.items() if key not in unrecorded}
-        try:
-            missing = self._ledger_for(self._address(waiting)).add_marks(waiting.experiment, marks)
-        except LedgerUnreachable as error:
-            self._unreachable.add(self._address(waiting))
-            self._problems.append(str(error))
-        except BadInput as error:
-            self._problems.append(str(error))
-        else:
-            there = {key: some for key, some in marks.items() if key not in missing}
-            self._spool.marks_recorded(waiting.ledger, waiting.experiment, there)
+        missing = self._ledger_for(self._address(waiting)).add_marks(waiting.experiment, marks)
+        added = {key: some for key, some in marks.items() if key not in missing}
+        self._spool.marks_recorded(waiting.ledger, waiting.experiment, added)
+        self._marks_added += sum(len(some) for some in added.values())
+        gone = {key: some for key, some in marks.items() if key in missing}
+        if not gone:
+            return
+        number = sum(len(some) for some in gone.values())
+        marked = f"{number} {'mark' if number == 1 else 'marks'} of {waiting.experiment!r}"
+        if self._which.to is not None:
+            self._problems.append(f"{self._which.to} has no run for {marked}; they wait for {waiting.ledger}")
+            return
+        self._spool.marks_recorded(waiting.ledger, waiting.experiment, gone)
+        self._notices.append(f"{marked} discarded: {waiting.ledger} no longer has the runs of these cells")
 
     def _record(self, ledger: Ledger, entries: list[Entry]) -> None:
         """A batch at once; should the ledger refuse it, one by one, so that one bad result stays alone."""

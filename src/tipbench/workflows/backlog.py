@@ -1,10 +1,11 @@
-"""The cells that wait on this disk: list them, record them at another address, delete them."""
+"""The cells and marks that wait on this disk: list them, record them at another address, delete them."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from tipbench.compare.figures import count
 from tipbench.errors import BadInput, NotFound, Unavailable
 from tipbench.ledger import Drained, drain, lock_unusable, open_ledger, public_uri
 from tipbench.ledger.locks import file_lock, is_in_use
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 
 
 def waiting_cells() -> list[Waiting]:
-    """How many cells wait for which experiment of which ledger. Contacts no ledger."""
+    """How many cells and marks wait for which experiment of which ledger. Contacts no ledger."""
     with the_spool() as spool:
-        return spool.pending()
+        return spool.waiting()
+
+
+def what_waits(cells: int, marks: int) -> str:
+    """`2 cells`, `1 mark on recorded cells`, `2 cells and 1 mark on recorded cells`."""
+    parts = [count(cells, "cell")] if cells or not marks else []
+    if marks:
+        parts.append(f"{count(marks, 'mark')} on recorded cells")
+    return " and ".join(parts)
 
 
 def has_running_command(waiting: Waiting) -> bool:
@@ -31,13 +40,13 @@ def has_running_command(waiting: Waiting) -> bool:
 
 
 def record_elsewhere(settings: Settings, *, to: str, source: str | None = None) -> DrainReport:
-    """Record in the ledger `to` the cells that wait for another address: the only one, or `source`.
+    """Record in the ledger `to` what waits for another address: the only one, or `source`.
 
-    A cell that `to` does not take goes on waiting for its own address.
+    A cell that `to` does not take, and a mark on a cell that `to` does not have, wait on for their address.
     """
     target = public_uri(to, home=home())
     with the_spool() as spool:
-        others = [waiting for waiting in spool.pending() if waiting.ledger != target]
+        others = [waiting for waiting in spool.waiting() if waiting.ledger != target]
         if source is None and not others:
             raise NotFound(f"no cell waits for another address than {target}")
         address = _chosen(others, source)
@@ -51,7 +60,7 @@ def record_elsewhere(settings: Settings, *, to: str, source: str | None = None) 
 
 
 def waiting_for(experiment: str, *, source: str | None = None) -> Waiting:
-    """The cells that wait for an experiment: at the only address that they wait for, or at `source`."""
+    """What waits for an experiment: at the only address that it waits for, or at `source`."""
     every = waiting_cells()
     found = [waiting for waiting in every if waiting.experiment == experiment]
     if not found:
@@ -63,7 +72,7 @@ def waiting_for(experiment: str, *, source: str | None = None) -> Waiting:
 
 
 def discard(waiting: Waiting) -> int:
-    """Delete the cells that wait for one experiment of one ledger; return their number."""
+    """Delete the cells and marks that wait for one experiment of one ledger; return how many cells."""
     with the_spool() as spool, ExitStack() as stack:
         for path in _locks(waiting):
             try:

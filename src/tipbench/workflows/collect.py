@@ -16,11 +16,13 @@ from tipbench.compare.diversity import lexical_diversity
 from tipbench.compare.figures import count
 from tipbench.engine.json_schema import can_begin, follows_schema
 from tipbench.engine.lock import is_loopback
+from tipbench.engine.ollama import full_name
 from tipbench.engine.reading import read_reply
 from tipbench.engine.residency import Residency
 from tipbench.engine.runner import Call, ModelWork, Runner
 from tipbench.engine.truncation import PromptSize, cut_prompts
 from tipbench.errors import BadSetting, EngineFailure, Interrupted
+from tipbench.ledger.spool import place_checked
 from tipbench.plan import Grid, Plan, plan_cells
 from tipbench.records import Candidate, CellResult, ChatRequest, Pin, SuitePlace
 from tipbench.settings import Settings
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from tipbench.engine.ollama import OllamaHost
     from tipbench.engine.residency import ModelTally
     from tipbench.engine.runner import Attempt
-    from tipbench.records import Cell, CellMark, Completion, Emit, Host, Model, Reading, Sampling
+    from tipbench.ledger.spool import UncheckedCell
+    from tipbench.records import Cell, CellMark, Completion, Emit, Host, Message, Model, Reading, Sampling
     from tipbench.suite import Prompt, Suite
     from tipbench.workflows.engines import Engine
 
@@ -65,10 +68,10 @@ class ModelSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The result of a collection. `unrecorded` cells are safe in the spool.
+    """The result of a collection.
 
-    `marks` has the number of marked cells by model and mark. `faults` has a sentence for each fault of an
-    engine that made marks.
+    `unrecorded` cells, and `unrecorded_marks` on recorded cells, are safe in the spool. `marks` has the
+    number of marked cells by model and mark. `faults` has a sentence for each fault that made marks.
     """
 
     experiment: str
@@ -84,6 +87,7 @@ class Summary:
     marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     unrecorded_because: Because = ""
+    unrecorded_marks: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -169,9 +173,10 @@ class _Job:
         self._started = time.perf_counter()
         self._done = 0
         self._failed = 0
-        self._sizes: dict[str, dict[str, PromptSize | None]] = {}
+        self._sizes: dict[str, dict[str, PromptSize]] = {}
         self._marks: dict[str, Counter[str]] = {}
         self._removed: set[str] = set()
+        self._replaced_since: set[str] = set()
 
     def run(self) -> Summary:
         """Generate, then record. A run that was interrupted records nothing more; any other one does."""
@@ -189,8 +194,8 @@ class _Job:
                 raise
             self._record()
         except Interrupted:
-            ignore_signals()  # the process ends soon, with these words
             self._recorder.stop()
+            ignore_signals()  # the process ends soon, with these words
             self._emit_summary()
             raise Interrupted(self._interruption()) from None
         except Exception:
@@ -201,10 +206,13 @@ class _Job:
     def _hold_and_generate(self) -> None:
         """Generate all cells. The host is free again for others as soon as the last model is unloaded."""
         settings, emit = self._settings, self._emit
-        with open_engine(settings, emit=emit) as self._engine:
-            run_interruptible(in_background(self._recorder.check))
-            with hold_engine(self._engine, settings, emit=emit) as lock:
-                run_interruptible(self._generate(self._engine, lock))
+        try:
+            with open_engine(settings, emit=emit) as self._engine:
+                run_interruptible(in_background(self._recorder.check))
+                with hold_engine(self._engine, settings, emit=emit) as lock:
+                    run_interruptible(self._generate(self._engine, lock))
+        finally:
+            self._mark_cut_prompts()
 
     def _record(self) -> None:
         if self._plan is not None:
@@ -212,7 +220,7 @@ class _Job:
 
     def _last_words(self) -> None:
         """The end of a second Ctrl-C, past the progress bars, which have hidden the cursor of a terminal."""
-        self._recorder.kill()
+        self._recorder.stop_at_once()
         cursor = "\r\x1b[?25h" if sys.stderr is not None and sys.stderr.isatty() else ""
         with suppress(OSError):
             os.write(2, f"{cursor}tipbench: {hide_logins(self._interruption())}\n".encode())
@@ -247,6 +255,8 @@ class _Job:
             done = await in_background(lambda: self._recorder.begin(pin_of(self._grid)))
             self._plan = plan_cells(self._grid, models=models, done=done)
             self._announce(self._plan)
+            self._sizes = self._stored_sizes(self._plan)
+            self._check_earlier_digests(self._plan, host)
             if self._plan.cells:
                 self._recorder.start()
             self._residency = Residency(
@@ -266,7 +276,7 @@ class _Job:
                 retries=settings.retries,
                 finish=lambda attempt: self._finish(attempt, host.host),
                 emit=self._emit,
-                after_model=lambda model: self._mark_late(model, host),
+                after_model=lambda model: self._check_digest(model, host),
             )
             await self._runner.run([self._work(model, cells) for model, cells in self._plan.by_model()])
 
@@ -305,54 +315,83 @@ class _Job:
         self._emit(_cell_event(result))
 
     def _remember(self, result: CellResult) -> None:
-        """Keep what `_mark_late` needs of a new cell, and count its marks."""
-        model, marks = result.cell.model, result.marks
+        """Keep what `_mark_cut_prompts` needs of a new cell, and count its marks."""
+        name, marks = result.cell.model.name, result.marks
         tokens = result.completion.prompt_tokens if result.completion else None
         size = None if "possibly-truncated" in marks else PromptSize.of(result.messages, tokens)
-        self._sizes.setdefault(model.digest, {})[result.cell.key] = size
-        self._marks.setdefault(model.name, Counter()).update(marks)
+        if size is not None:
+            self._sizes.setdefault(name, {})[result.cell.key] = size
+        self._marks.setdefault(name, Counter()).update(marks)
 
-    async def _mark_late(self, model: Model, host: OllamaHost) -> None:
-        """Add the marks that only all cells of a model together show. Some are recorded already."""
-        made = self._sizes.get(model.digest, {})
-        if not made:
-            return
-        sizes = {key: size for key, size in made.items() if size is not None}
-        late: dict[str, list[str]] = {
-            key: ["possibly-truncated"] for key in cut_prompts(sizes | self._earlier_sizes(model))
-        }
-        if await self._has_changed(model, host):
-            for key in made:
-                late.setdefault(key, []).append("digest-changed")
-        if late:
-            await asyncio.to_thread(self._recorder.mark, late)
-            self._marks[model.name].update(mark for marks in late.values() for mark in marks)
-
-    def _earlier_sizes(self, model: Model) -> dict[str, PromptSize]:
-        """The prompts of this grid's cells that are recorded already, except those known to be cut."""
-        found: dict[str, PromptSize] = {}
-        for cell in self._plan.done if self._plan else ():
-            run = self._recorder.recorded.get(cell.key)
-            if run is None or cell.model.digest != model.digest:
+    def _stored_sizes(self, plan: Plan) -> dict[str, dict[str, PromptSize]]:
+        """The prompts of stored cells of the grid, by model; without those that are known to be cut."""
+        texts: dict[tuple[str, str], Sequence[Message]] = {}
+        found: dict[str, dict[str, PromptSize]] = {}
+        for cell in plan.done:
+            tokens = self._recorder.prompt_tokens.get(cell.key)
+            if not tokens:
                 continue
-            if run.cut == "prompt" or "possibly-truncated" in run.marks:
-                continue
-            size = PromptSize.of(cell_request(self._grid, cell).messages, run.metrics.get("prompt_tokens"))
+            text = (cell.prompt_id, cell.scenario_id)
+            if text not in texts:
+                texts[text] = cell_request(self._grid, cell).messages
+            size = PromptSize.of(texts[text], tokens)
             if size is not None:
-                found[cell.key] = size
+                found.setdefault(cell.model.name, {})[cell.key] = size
         return found
 
-    async def _has_changed(self, model: Model, host: OllamaHost) -> bool:
-        """Whether the host has other weights under the model's name now, or none."""
+    def _mark_cut_prompts(self) -> None:
+        """Mark the prompts that the host possibly cut, as all stored cells of a model together show them.
+
+        This needs no network, so an interrupted run does it as well.
+        """
+        for name, sizes in self._sizes.items():
+            self._mark(name, sorted(cut_prompts(sizes)), "possibly-truncated")
+
+    def _check_earlier_digests(self, plan: Plan, host: OllamaHost) -> None:
+        """Compare the models, as the host has them now, with the cells of runs that could not do so.
+
+        These runs were interrupted. If the model has cells left to generate, the check after them decides.
+        """
+        unchecked = self._recorder.unchecked()
+        if not unchecked:
+            return
+        for model in dict.fromkeys(cell.model for cell in (*plan.cells, *plan.done)):
+            mine = [cell for cell in unchecked if _is_of(cell, model, host)]
+            other = [cell.key for cell in mine if cell.digest != model.digest]
+            if other:
+                self._replaced_since.add(model.name)
+                self._mark(model.name, other, "digest-changed")
+            left = any(cell.model == model for cell in plan.cells)
+            same = [cell.key for cell in mine if cell.digest == model.digest and not left]
+            self._recorder.checked([*other, *same])
+
+    async def _check_digest(self, model: Model, host: OllamaHost) -> None:
+        """Mark the cells since the last check if the host has other weights under the model's name now."""
         try:
             now = await host.digest(model.name)
         except EngineFailure as failure:
             unknown = f"{model.name}: its digest could not be read again ({failure}); it may have changed"
             self._emit({"event": "notice", "message": unknown})
-            return False
+            return
         if now is None:
             self._removed.add(model.name)
-        return now != model.digest
+        await asyncio.to_thread(self._settle_digest, model, host, changed=now != model.digest)
+
+    def _settle_digest(self, model: Model, host: OllamaHost, *, changed: bool) -> None:
+        keys = [
+            cell.key
+            for cell in self._recorder.unchecked()
+            if _is_of(cell, model, host) and cell.digest == model.digest
+        ]
+        if changed:
+            self._mark(model.name, keys, "digest-changed")
+        self._recorder.checked(keys)
+
+    def _mark(self, name: str, keys: Sequence[str], mark: CellMark) -> None:
+        """Add a mark to stored cells of a model. Some are recorded already."""
+        if keys:
+            self._recorder.mark({key: [mark] for key in keys})
+            self._marks.setdefault(name, Counter())[mark] += len(keys)
 
     def _measured(self, result: CellResult) -> CellResult:
         """With the most that the host said the model takes, and where; None where it said nothing."""
@@ -383,13 +422,22 @@ class _Job:
             unrecorded=self._recorder.left(),
             marks={name: dict(sorted(marks.items())) for name, marks in self._marks.items() if marks},
             faults=tuple(
-                _fault(name, mark, number, removed=name in self._removed)
+                _fault(name, mark, number, happened=self._happened(name))
                 for name, marks in self._marks.items()
                 for mark, number in sorted(marks.items())
                 if mark != "first-call"
             ),
             unrecorded_because=self._recorder.because,
+            unrecorded_marks=self._recorder.marks_left(),
         )
+
+    def _happened(self, name: str) -> str:
+        """What happened to a model whose cells have the mark `digest-changed`."""
+        if name in self._removed:
+            return "was removed from the host while its cells were generated"
+        if name in self._replaced_since:
+            return "was replaced on the host since an interrupted collection"
+        return "was replaced on the host while its cells were generated"
 
 
 def _other_options(cells: Sequence[Cell], used: Collection[tuple[str, Sampling]]) -> list[str]:
@@ -405,7 +453,7 @@ def _other_options(cells: Sequence[Cell], used: Collection[tuple[str, Sampling]]
     return sorted(found)
 
 
-def _fault(model: str, mark: str, number: int, *, removed: bool) -> str:
+def _fault(model: str, mark: str, number: int, *, happened: str) -> str:
     """One sentence about all cells of a model that have a mark."""
     if mark == "possibly-truncated":
         prompts = f"{count(number, 'prompt')} {'was' if number == 1 else 'were'} possibly truncated"
@@ -413,9 +461,8 @@ def _fault(model: str, mark: str, number: int, *, removed: bool) -> str:
     if mark == "schema-ignored":
         replies = "1 reply does" if number == 1 else f"{number} replies do"
         return f"{model}: the host ignored the schema: {replies} not follow it, so format_ok is 0"
-    happened = "was removed from the host" if removed else "was replaced on the host"
     return (
-        f"{model} {happened} while its cells were generated: {count(number, 'cell')} "
+        f"{model} {happened}: {count(number, 'cell')} "
         f"{'has' if number == 1 else 'have'} the mark {mark}; collect again into a new experiment"
     )
 
@@ -477,6 +524,11 @@ def finished(grid: Grid, attempt: Attempt, *, host: Host, diversity: bool) -> Ce
     )
 
 
+def _is_of(cell: UncheckedCell, model: Model, host: OllamaHost) -> bool:
+    """Whether the cell was generated under this model's name on this host, with whatever weights."""
+    return cell.host == place_checked(host.host) and full_name(cell.model) == full_name(model.name)
+
+
 def _reason(grid: Grid, attempt: Attempt) -> str | None:
     """Why the cell failed. A prompt that does not fit needs another remedy for each limit."""
     failure = attempt.too_long
@@ -490,7 +542,7 @@ def _reason(grid: Grid, attempt: Attempt) -> str | None:
 
 
 def _marks(attempt: Attempt, *, schema_ignored: bool) -> tuple[CellMark, ...]:
-    """What one reply shows by itself; see `_Job._mark_late` for the rest."""
+    """What one reply shows by itself; see `_Job._mark_cut_prompts` for the rest."""
     cut = attempt.completion is not None and attempt.completion.cut == "prompt"
     marks: dict[CellMark, bool] = {
         "first-call": attempt.first_call,

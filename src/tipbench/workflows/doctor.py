@@ -21,14 +21,15 @@ from tipbench.ledger import public_uri
 from tipbench.private import is_open_to_others, make_folder, narrow_home
 from tipbench.settings import home
 from tipbench.text import without_login
-from tipbench.workflows.backlog import has_running_command, waiting_cells
+from tipbench.workflows.backlog import has_running_command, waiting_cells, what_waits
 from tipbench.workflows.engines import with_size
 from tipbench.workflows.hosts import in_time
 from tipbench.workflows.recording import the_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from tipbench.ledger import Waiting
     from tipbench.records import Model, Resident
     from tipbench.settings import Settings
 
@@ -225,7 +226,7 @@ def _local_mlflow(settings: Settings) -> Iterator[Finding]:
 
 
 def _spool() -> Iterator[Finding]:
-    """Cells that wait are worth a look, unless a running command is about to record them."""
+    """Warn about cells and marks that wait, unless a running command is about to record them."""
     try:
         waiting = waiting_cells()
         running = [entry for entry in waiting if has_running_command(entry)]
@@ -233,12 +234,14 @@ def _spool() -> Iterator[Finding]:
         fix = "export TIPBENCH_HOME=a folder that can be written"
         yield Finding(name="spool", state="bad", detail=str(error), fix=fix)
         return
-    idle = sum(entry.count for entry in waiting if entry not in running)
+    idle = [entry for entry in waiting if entry not in running]
     if running:
-        busy = sum(entry.count for entry in running)
-        yield Finding(name="spool", state="ok", detail=f"{count(busy, 'cell')} of a running command waiting")
+        detail = f"{_words_of(running)} of a running command waiting"
+        yield Finding(name="spool", state="ok", detail=detail)
     if idle:
         fix = "tipbench sync, or see which: tipbench sync --list"
-        yield Finding(
-            name="spool", state="warn", detail=f"{count(idle, 'cell')} waiting for a ledger", fix=fix
-        )
+        yield Finding(name="spool", state="warn", detail=f"{_words_of(idle)} waiting for a ledger", fix=fix)
+
+
+def _words_of(waiting: Sequence[Waiting]) -> str:
+    return what_waits(sum(one.count for one in waiting), sum(one.marks for one in waiting))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -31,18 +32,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tipbench.ledger import DrainReport
-    from tipbench.records import CellResult, Emit, Ledger, Pin, Run, Sampling
+    from tipbench.ledger.spool import UncheckedCell
+    from tipbench.records import CellResult, Emit, Ledger, Pin, Sampling
     from tipbench.settings import Settings
 
 _NICEST = 19
 # How long the child process may take to finish its batch before this process ends it.
 _HAND_OVER_S = 2.0
 _ENDING_S = 0.2
+# How long the batch that this process records may take to end after Ctrl-C.
+_BATCH_END_S = 1.2
 # How long another process may hold an experiment without recording a single cell of it.
 _PATIENCE_S = 60.0
 _LOOK_EVERY_S = 1.0
 _BUSY_TRIES = 5
 _BUSY_PAUSE_S = 0.5
+_WAITING_AT_ONCE = 100
+_CUT = "possibly-truncated"
+_log = logging.getLogger(__name__)
 
 # Why cells still wait when a collection ends: another process or another home records them, MLflow does not
 # take them, MLflow cannot be reached, or the user asked for it.
@@ -101,9 +108,10 @@ def _stand_back() -> None:
 def synced_ledger(settings: Settings) -> Ledger:
     """The ledger to read from, after what waited for it has been recorded."""
     with the_spool() as spool:
-        waiting = spool.pending() or spool.marked_experiments()
+        waiting = spool.waiting()
     if waiting:
-        sync(settings)
+        for notice in sync(settings).notices:
+            _log.warning(notice)
     return the_ledger(settings)
 
 
@@ -132,9 +140,11 @@ class Recorder:
         self._pin: Pin | None = None
         self.used_options: set[tuple[str, Sampling]] = set()
         self._writer: subprocess.Popen[bytes] | None = None
-        self.recorded: dict[str, Run] = {}
+        # By cell key, as the host counted them; without the prompts that are known to be cut.
+        self.prompt_tokens: dict[str, float | None] = {}
         self._newest: int | None = None
         self._stopped = False
+        self._finishing = threading.Lock()
         self._running = ExitStack()
         self.ledger_uri = public_uri(settings.mlflow_url, home=home())
         self.because: Because = "offline" if settings.offline else ""
@@ -167,6 +177,8 @@ class Recorder:
             raise lock_unusable(lock, error) from None
         # Before the ledger is read: what an older writer moves from here to there meanwhile is then in both.
         waiting = self._spool.pending_keys(self.ledger_uri, experiment)
+        late = self._spool.marks(self.ledger_uri, experiment)
+        self._add_waiting_counts(late)
         if self._settings.offline:
             known = self._spool.known_pin(self.ledger_uri, experiment)
             self._pin = merge_pins(experiment, known, pin) if known else pin
@@ -174,10 +186,12 @@ class Recorder:
         with self._offline_named():
             ledger = the_ledger(self._settings)
             self._pin = ledger.pin(experiment, pin)
-            self.recorded = {run.key: run for run in ledger.runs(experiment) if run.status == "done"}
-            done = set(self.recorded)
-            every = self.recorded.values()
-            self.used_options = {(run.prompt_hash, run.sampling) for run in every if run.sampling}
+            recorded = [run for run in ledger.runs(experiment) if run.status == "done"]
+            done = {run.key for run in recorded}
+            self.used_options = {(run.prompt_hash, run.sampling) for run in recorded if run.sampling}
+        for run in recorded:
+            if _CUT not in (*run.marks, *late.get(run.key, ())) and run.cut != "prompt":
+                self.prompt_tokens[run.key] = run.metrics.get("prompt_tokens")
         self._spool.remember(self.ledger_uri, experiment, self._pin, done)
         return done | waiting
 
@@ -195,6 +209,24 @@ class Recorder:
         assert self._pin is not None  # noqa: S101 - `begin` comes first
         self._spool.put(self.ledger_uri, self._settings.experiment, self._pin, result)
 
+    def _add_waiting_counts(self, late: Mapping[str, Sequence[str]]) -> None:
+        """Read the token counts of cells that were stored earlier and are not recorded yet."""
+        after, where = 0, (self.ledger_uri, self._settings.experiment)
+        while entries := self._spool.take(*where, limit=_WAITING_AT_ONCE, after=after):
+            after = entries[-1].seq
+            for result in (entry.result for entry in entries):
+                key, reply = result.cell.key, result.completion
+                if reply is not None and _CUT not in (*result.marks, *late.get(key, ())):
+                    self.prompt_tokens[key] = reply.prompt_tokens
+
+    def unchecked(self) -> list[UncheckedCell]:
+        """The stored cells whose models were not read again on their hosts."""
+        return self._spool.unchecked(self.ledger_uri, self._settings.experiment)
+
+    def checked(self, keys: Sequence[str]) -> None:
+        """Store that the models of these cells were read again."""
+        self._spool.checked(self.ledger_uri, self._settings.experiment, keys)
+
     def mark(self, marks: Mapping[str, Sequence[str]]) -> None:
         """Add marks to stored cells, recorded or not, by cell key. They are on disk when this returns."""
         self._spool.add_marks(self.ledger_uri, self._settings.experiment, marks)
@@ -206,12 +238,17 @@ class Recorder:
 
     def finish(self) -> None:
         """Record this experiment's cells here, at normal priority. Cells that come later are left out."""
-        if self._settings.offline or self._stopped:
+        if self._settings.offline:
             return
+        with self._finishing:
+            if not self._stopped:
+                self._record_rest()
+
+    def _record_rest(self) -> None:
         self._newest = self._spool.newest()
         self._let_go()
         total = self.left()
-        if not total and not self._spool.marks(self.ledger_uri, self._settings.experiment):
+        if not total and not self.marks_left():
             return
         progress = _Progress(total, self._emit)
         report = self._drain(progress, patience_s=_HAND_OVER_S)
@@ -228,7 +265,11 @@ class Recorder:
                 break
             time.sleep(_BUSY_PAUSE_S)
             report = self._drain(progress, patience_s=_LOOK_EVERY_S)
-        if self.left() and not self._stopped:
+        if self._stopped:
+            return
+        for notice in report.notices:
+            self._emit({"event": "notice", "message": notice})
+        if self.left() or self.marks_left():
             self.because = _because(report)
             for problem in report.problems:
                 self._emit({"event": "notice", "message": problem})
@@ -250,14 +291,35 @@ class Recorder:
         waiting = self._spool.pending(self.ledger_uri, self._settings.experiment, up_to=self._newest)
         return sum(entry.count for entry in waiting)
 
+    def marks_left(self) -> int:
+        """How many marks on recorded cells are only on this disk yet."""
+        waiting = self._spool.waiting_marks(self.ledger_uri, self._settings.experiment)
+        return sum(one.marks for one in waiting)
+
     def stop(self) -> None:
-        """Record nothing more, and leave no process behind."""
+        """Record nothing more, and leave no process behind. The counts of what waits are final after this.
+
+        The batch under way, if any, has a moment to end. After that its cells count as waiting.
+        """
+        if self._stopped:
+            return
         self._stopped = True
         self._let_go()
+        if self._finishing.acquire(timeout=_BATCH_END_S):
+            self._finishing.release()
         if self._writer is not None and self._writer.poll() is None:
             lock = record_lock(self.ledger_uri, self._settings.experiment)
             with suppress(OSError), file_lock(lock, patience_s=_ENDING_S):
                 self.kill()
+            with suppress(subprocess.TimeoutExpired):
+                self._writer.wait(_ENDING_S)
+        self._spool.seal()
+
+    def stop_at_once(self) -> None:
+        """As `stop`, without a moment for the batch under way."""
+        self._stopped = True
+        self.kill()
+        self._spool.seal()
 
     def kill(self) -> None:
         """End the child process at once; what it was recording is completed by the next command."""
@@ -289,6 +351,8 @@ class Recorder:
 
 
 def _because(report: DrainReport) -> Because:
+    if report.misconfigured:
+        return "refused"
     if report.unreachable:
         return "unreachable"
     only_busy = report.locked or len(report.problems) == bool(report.busy)
