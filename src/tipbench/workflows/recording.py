@@ -312,7 +312,7 @@ class Recorder:
             with suppress(OSError), file_lock(lock, patience_s=_ENDING_S):
                 self.kill()
             with suppress(subprocess.TimeoutExpired):
-                self._writer.wait(_ENDING_S)
+                self._writer.wait(_ENDING_S / 2)
         self._spool.seal()
 
     def stop_at_once(self) -> None:
