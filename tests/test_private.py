@@ -144,21 +144,46 @@ def test_a_folder_that_was_there_before_stays_as_it_is(fresh_home: Path, entry: 
     assert of_the_home().state == "ok"
 
 
-def test_files_of_others_in_a_shared_home_are_left_alone(home: Path) -> None:
-    """In a folder that holds more than tipbench's files, only the databases that are opened are changed."""
-    (home / "reports").mkdir(exist_ok=True)
-    (home / "reports" / "mine.txt").touch()
-    (home / "my notes").touch()
-    with Store(home / "service.db") as store:
-        store.tokens.list()
-    loosen(home)
-    with Store(home / "service.db") as store:
-        store.tokens.list()
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("foreign", ["notes.txt", "my notes", ".DS_Store"])
+def test_a_foreign_name_does_not_keep_an_old_home_open(fresh_home: Path, foreign: str) -> None:
+    """The files and folders of tipbench are closed to others; the home and the foreign name stay as they were."""
+    with running(StandIn([FakeModel("a:1b")])) as host:
+        collect(host.url)
+    done("token", "create", "--role", "judge", "--name", "anna")
+    for folder in ("anchors", "gates/plans", "jobs/1", "locks/collect", "reports", "airflow/run"):
+        (fresh_home / folder).mkdir(parents=True, exist_ok=True)
+        (fresh_home / folder / "file").touch()
+    for file in ("shipped.json", ".shipped.json.0a1b2c3d", "ship.lock", "tips.db", "mlflow.db.lock"):
+        (fresh_home / file).touch()
+    other = fresh_home / foreign
+    if "." in foreign:
+        other.touch()
+    else:
+        other.mkdir()
+        (other / "artifacts").touch()
+    loosen(fresh_home)
+    foreign_files = [one for one in loose(fresh_home) if str(other) in one]
+    assert foreign_files
     done("experiments")
-    for name in ("", "reports", "reports/mine.txt", "my notes"):
-        assert mode(home / name) & 0o044, name
-    for name in ("service.db", "mlflow.db"):
-        assert mode(home / name) == 0o600
+    assert loose(fresh_home) == [f"755 {fresh_home}", *foreign_files]
+    assert of_the_home().state == "warn"
+
+
+def test_folders_are_closed_also_where_the_databases_are_private(home: Path) -> None:
+    """An open folder beside private databases is closed; a link to a folder elsewhere is not followed."""
+    (home / "artifacts").rename(home.parent / "elsewhere")
+    (home / "artifacts").symlink_to(home.parent / "elsewhere")
+    (home / "jobs" / "1").mkdir(parents=True)
+    (home / "jobs" / "1" / "log").touch()
+    (home / "cache.db").unlink(missing_ok=True)
+    (home / "tips.db").symlink_to("nowhere")
+    for one in (home / "jobs", home / "jobs" / "1", home / "jobs" / "1" / "log", home.parent / "elsewhere"):
+        one.chmod(0o755)
+    with Store(home / "service.db") as store:
+        store.tokens.list()
+    assert loose(home / "jobs") == []
+    assert mode(home.parent / "elsewhere") == 0o755
 
 
 @pytest.fixture

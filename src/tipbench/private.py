@@ -17,8 +17,8 @@ from tipbench.settings import home
 _OTHERS = 0o077
 _BESIDE = ("", "-wal", "-shm", "-journal")
 _DATABASES = ("spool.db", "cache.db", "service.db", "tips.db", "mlflow.db")
-_FOLDERS = frozenset({"airflow", "anchors", "artifacts", "gates", "jobs", "locks", "reports"})
-_FILES = frozenset({"ship.lock", "shipped.json", "writer-id", "writer.lock"})
+_FOLDERS = ("airflow", "anchors", "artifacts", "gates", "jobs", "locks", "reports")
+_FILES = ("ship.lock", "shipped.json", "writer-id", "writer.lock")
 
 
 def make_folder(path: Path) -> None:
@@ -73,28 +73,47 @@ def is_open_to_others(folder: Path) -> bool:
 
 @lru_cache(maxsize=100)
 def narrow_home(folder: Path) -> None:
-    """Take the rights of others from a home that an earlier version made, with all that is in it.
+    """Take the rights of others from the files and folders of tipbench in its home.
 
-    Earlier versions made databases that everybody may read: so a home of theirs is known. A folder that holds
-    anything else belongs to its owner, and stays as it is.
+    The home itself is changed only if an earlier version made it: others can read a database in it, and it
+    holds no name that tipbench does not know. Files and folders with other names are never changed.
     """
     with suppress(OSError):
         names = [one.name for one in folder.iterdir()]
-        loose = [name for name in _DATABASES if name in names and is_open_to_others(folder / name)]
-        if not loose or not all(map(_is_ours, names)):
-            return
-        _narrow(folder)
-        for parent, folders, files in os.walk(folder):
-            for name in (*folders, *files):
-                _narrow(Path(parent, name))
+        known = [name for name in names if _is_ours(name)]
+        if len(known) == len(names) and any(_is_loose(folder / name) for name in _DATABASES):
+            _narrow(folder)
+        for name in known:
+            _narrow_tree(folder / name)
+
+
+def _narrow_tree(top: Path) -> None:
+    """Take the rights of others from a file, or from a folder and all in it. Links are not followed.
+
+    A folder that others cannot open is not read again: that would cost time at every start.
+    """
+    if not _is_loose(top):
+        return
+    for parent, folders, files in os.walk(top, topdown=False):
+        for name in (*files, *folders):
+            _narrow(Path(parent, name))
+    _narrow(top)
 
 
 def _is_ours(name: str) -> bool:
-    return name in _FOLDERS | _FILES or name.removeprefix(".").startswith(_DATABASES)
+    return name in _FOLDERS or name.removeprefix(".").startswith(_DATABASES + _FILES)
+
+
+def _is_loose(path: Path) -> bool:
+    """Whether others may open a file or folder. False for a link, and for a path that does not exist."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    return bool(mode & _OTHERS) and (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _narrow(path: Path) -> None:
     with suppress(OSError):
-        mode = path.lstat().st_mode
-        if mode & _OTHERS and (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+        if _is_loose(path):
+            path.chmod(stat.S_IMODE(path.lstat().st_mode) & ~_OTHERS)
