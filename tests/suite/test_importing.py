@@ -287,13 +287,59 @@ def test_a_suite_that_extends_takes_personas_from_there(tmp_path: Path) -> None:
         _import(folder, "id,persona,when,energy,tasks\ncarl-closing-time,carl,now,low,rest\n")
 
 
+UNKNOWN = "rows.csv:1: unknown column 'taks', did you mean 'tasks'?"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "id,who,taks\nx,Eve,eat\n",
+        "id,who,taks\none,Eve,eat\n",
+        "id,who,taks\nx/y,Eve,eat\n",
+        "id,who,taks\nx,Eve,eat\nx,Ed,eat\n",
+        "id,who,taks\nx,Eve\n",
+        "id,who,taks\nx,Eve,eat\ny,Ed,eat,drink\n",
+        'id,who,taks\nx,"Eve,eat\n',
+        "id,who is,taks\nx,Eve,eat\n",
+        "id,who,taks\nx,Eve,\n",
+        "id,taks\nx,eat\n",
+        "title,who,taks\n,Eve,eat\n,Eve,eat\n",
+    ],
+)
+def test_an_unknown_column_is_named_before_other_mistakes(tmp_path: Path, rows: str) -> None:
+    """The first sentence names the column, whatever else is wrong with the table."""
+    with pytest.raises(SuiteError) as caught:
+        _import(write_suite(tmp_path / "suite"), rows)
+    assert UNKNOWN in str(caught.value)
+
+
+def test_an_unknown_column_of_an_optional_variable_is_named(tmp_path: Path) -> None:
+    """Rows that fit are added, with the suggestion. Rows with mistakes are refused, the column first."""
+    v1 = PROMPT.replace("in tasks", "in tasks | default([])")
+    folder, table = write_suite(tmp_path / "suite", v1=v1), tmp_path / "rows.csv"
+    with pytest.raises(SuiteError) as caught:
+        _import(folder, "id,who,taks\none,Eve,eat\n")
+    assert UNKNOWN in str(caught.value)
+    table.write_text("id,who,taks\nx,Eve,eat\ny,Ed,\n")
+    assert import_scenarios(folder, table).unused == {"taks": "; did you mean 'tasks'?"}
+
+
+def test_all_unknown_columns_are_named_at_once(tmp_path: Path) -> None:
+    """Also in a JSON table, and beside a row that is not an object."""
+    rows = '[{"id": "x", "whom": "Eve", "taks": ["eat"]}, 7]'
+    with pytest.raises(SuiteError) as caught:
+        _import(write_suite(tmp_path / "suite"), rows, "rows.json")
+    for sentence in ("unknown column 'taks', did you mean 'tasks'?", "'whom', did you mean 'who'?"):
+        assert sentence in str(caught.value)
+
+
 def test_columns_that_no_prompt_uses_are_named(tmp_path: Path) -> None:
     """An extra column is kept, and told."""
     folder = write_suite(tmp_path / "suite")
     table = tmp_path / "rows.csv"
     table.write_text("id,who,tasks,mood\nx,Eve,eat,low\n")
     done = import_scenarios(folder, table)
-    assert done.unused == ("mood",)
+    assert done.unused == {"mood": ""}
     assert done.path == folder / "scenarios.yaml"
 
 

@@ -36,8 +36,8 @@ def import_(
     added = import_scenarios(path, scenarios)
     some = ", ".join(added.ids[:5]) + (", …" if len(added.ids) > 5 else "")
     say(f"{count(len(added.ids), 'scenario')} added to {added.path}: {some}")
-    if added.unused:
-        tell(f"no prompt uses the columns {', '.join(added.unused)}")
+    for name, suggestion in added.unused.items():
+        tell(f"no prompt uses the column '{name}'{suggestion}")
 
 
 @app.command("check")

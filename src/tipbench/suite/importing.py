@@ -12,10 +12,10 @@ from tipbench.records import content_hash
 from tipbench.suite.append import append_scenarios
 from tipbench.suite.form import bad_id
 from tipbench.suite.load import Folder, find_suite, layered_personas, read_suite
-from tipbench.suite.problems import Problems, did_you_mean
+from tipbench.suite.problems import Problem, Problems, did_you_mean
 from tipbench.suite.scenario import Scenario, bad_variable, make_scenario
 from tipbench.suite.suite import USUAL_TIPS, Suite, render
-from tipbench.suite.table import Row, read_table
+from tipbench.suite.table import Row, Table, read_table
 from tipbench.suite.template import compile_template
 from tipbench.suite.yamldoc import number
 
@@ -28,30 +28,55 @@ _TYPED = (".json", ".jsonl")
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What was added, to which file; `unused` are columns that no prompt asks for."""
+    """The ids that were added, and the file.
+
+    `unused` are columns that no prompt asks for, each with the suggestion of a variable that has no column,
+    or with an empty text.
+    """
 
     path: Path
     ids: tuple[str, ...]
-    unused: tuple[str, ...]
+    unused: Mapping[str, str]
 
 
 def import_scenarios(suite_path: str | os.PathLike[str], table_path: str | os.PathLike[str]) -> Imported:
     """Add a table's rows to a suite's `scenarios.yaml`, whose text stays as it is; all of them or none."""
-    folder, table = find_suite(suite_path), Path(table_path).expanduser()
+    folder, path = find_suite(suite_path), Path(table_path).expanduser()
     suite = _suite(folder)
-    rows = [_lower_keys(row) for row in read_table(table)]
-    _check_columns(rows, suite, table)
-    if table.suffix.casefold() not in _TYPED:
-        rows = _converted(rows, suite)
     problems = Problems()
-    added = _scenarios(rows, layered_personas(folder), table, problems)
-    _check_ids(added, suite, table, problems)
-    if _check_fit(added, suite, table, problems):
-        _check_names(rows, suite, table)
+    table = read_table(path, problems)
+    rows = [_lower_keys(row) for row in table.rows]
+    _check_columns(rows, suite, path, problems)
+    added = [] if problems.errors else _added(rows, folder, suite, path, problems)
+    unused = _unused(table, suite)
+    if problems.errors:  # an unknown column may explain all others, so it comes first
+        near = [f"unknown column '{name}',{unused[name][1:]}" for name in unused if unused[name]]
+        problems.found[:0] = [Problem(path=path, message="; ".join(near), line=1)] if near else []
     problems.raise_first()
-    path = append_scenarios(folder, [(scenario, row.values) for scenario, row in added])
-    unused = {name for row in rows for name in row.values} - _used(suite) - {"id", "title"}
-    return Imported(path=path, ids=tuple(scenario.id for scenario, _ in added), unused=tuple(sorted(unused)))
+    written = append_scenarios(folder, [(scenario, row.values) for scenario, row in added])
+    return Imported(path=written, ids=tuple(scenario.id for scenario, _ in added), unused=unused)
+
+
+def _added(
+    rows: Sequence[Row], folder: Folder, suite: Suite, path: Path, problems: Problems
+) -> list[tuple[Scenario, Row]]:
+    """Return the scenarios of the rows. Add a problem for each that the suite cannot have."""
+    converted = rows if path.suffix.casefold() in _TYPED else _converted(rows, suite)
+    added = _scenarios(converted, layered_personas(folder), path, problems)
+    _check_ids(added, suite, path, problems)
+    _check_fit(added, suite, path, problems)
+    return added
+
+
+def _unused(table: Table, suite: Suite) -> dict[str, str]:
+    """Return the columns that no prompt uses, each with the suggestion of a variable that has no column."""
+    columns, used = {*table.columns}, _used(suite)
+    known = used.union(*(scenario.variables for scenario in suite.scenarios))
+    names = sorted(name for name in columns - used if name.casefold() not in {"id", "title"})
+    return {
+        name: "" if name in known or bad_variable(name) else did_you_mean(name, known - columns)
+        for name in names
+    }
 
 
 def _suite(folder: Folder) -> Suite:
@@ -75,12 +100,12 @@ def _lower_keys(row: Row) -> Row:
     return Row(number=row.number, line=row.line, values=values)
 
 
-def _check_columns(rows: Sequence[Row], suite: Suite, table: Path) -> None:
+def _check_columns(rows: Sequence[Row], suite: Suite, table: Path, problems: Problems) -> None:
     for name in dict.fromkeys(name for row in rows for name in row.values):
         wrong = None if name in {"id", "title"} else bad_variable(name)
         if wrong:
             plain = re.sub(r"\W+", "_", name.casefold()).strip("_")
-            raise SuiteError(table, f"{wrong}{did_you_mean(plain, _used(suite))}", line=1)
+            problems.add(table, f"{wrong}{did_you_mean(plain, _used(suite))}", line=1)
 
 
 def _used(suite: Suite) -> set[str]:
@@ -173,17 +198,8 @@ def _check_ids(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path,
             problems.add(table, message, line=row.line)
 
 
-def _check_names(rows: Sequence[Row], suite: Suite, table: Path) -> None:
-    """Raise for a column that no prompt uses, if its name is close to a variable that has no column."""
-    columns, used = {name for row in rows for name in row.values}, _used(suite)
-    for name in sorted(columns - used - {"id", "title"}):
-        near = did_you_mean(name, used - columns)
-        if near:
-            raise SuiteError(table, f"unknown column '{name}'{near.replace(';', ',', 1)}", line=1)
-
-
-def _check_fit(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path, problems: Problems) -> bool:
-    """Add one problem for each prompt and reason, with all its rows. Return whether there is any."""
+def _check_fit(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path, problems: Problems) -> None:
+    """Add one problem for each prompt and reason, with all its rows."""
     found: dict[tuple[str, str], list[Row]] = {}
     for prompt in suite.prompts:
         for scenario, row in added:
@@ -195,7 +211,6 @@ def _check_fit(added: Sequence[tuple[Scenario, Row]], suite: Suite, table: Path,
     for (prompt_id, reason), rows in found.items():
         which = f"row {rows[0].number} does" if len(rows) == 1 else f"rows {_numbers(rows)} do"
         problems.add(table, f"{which} not fit the prompt '{prompt_id}': {reason}", line=rows[0].line)
-    return bool(found)
 
 
 def _numbers(rows: Sequence[Row]) -> str:

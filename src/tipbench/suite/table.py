@@ -14,8 +14,10 @@ from tipbench.suite.files import LARGE, decoded, read_bytes
 from tipbench.suite.problems import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from tipbench.suite.problems import Problems
 
 _DELIMITERS = ",;\t|"
 _ROWS = "one in each row, below a first row that names the columns"
@@ -34,31 +36,47 @@ class Row:
     values: dict[str, Any]
 
 
-def read_table(path: Path) -> list[Row]:
-    """The filled rows of a file, by its ending; cells of a CSV are text, and an empty one is left out."""
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The filled rows of a file, and all its columns: also those that are empty in every row."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def read_table(path: Path, problems: Problems) -> Table:
+    """Read a file by its ending; cells of a CSV are text, and an empty one is left out.
+
+    A row that cannot be read becomes a problem. Raises SuiteError for a file that is not a table.
+    """
     ending = path.suffix.casefold()
     reader = _READERS.get(ending)
     if reader is None:
         raise SuiteError(path, f"is not a table that can be read; save it as {listed(_READERS)}")
     text = decoded(read_bytes(path, limit=LARGE, links=True), path)
-    rows = list(reader(text, path)) if text.strip() else []
-    if not rows:
+    table = reader(text, path, problems) if text.strip() else _NO_ROWS
+    if not table.rows and not problems.errors:
         raise SuiteError(path, f"has no scenarios; write {_TO_WRITE.get(ending, _ROWS)}")
-    return rows
+    return table
 
 
-def _separated(text: str, path: Path) -> Iterator[Row]:
+def _separated(text: str, path: Path, problems: Problems) -> Table:
     delimiter, body, skipped = _delimiter(text, path)
     reader = csv.reader(io.StringIO(body), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
+    header: list[str] = []
+    rows: list[Row] = []
     line = skipped + 1
-    for number, cells in enumerate(_records(reader, path, skipped), start=skipped + 1):
-        stripped = [cell.strip() for cell in cells]
-        if header is None:
-            header = _header(stripped, path, line) if any(stripped) else None
-        elif any(stripped):
-            yield Row(number=number, line=line, values=_cells(stripped, header, path, number, line))
-        line = skipped + reader.line_num + 1
+    with problems.gather():
+        for number, cells in enumerate(_records(reader, path, skipped), start=skipped + 1):
+            stripped = [cell.strip() for cell in cells]
+            if not header:
+                header = _header(stripped, path, line) if any(stripped) else []
+            elif any(stripped):
+                with problems.gather():
+                    values = _cells(stripped, header, path, number, line)
+                    rows.append(Row(number=number, line=line, values=values))
+            line = skipped + reader.line_num + 1
+    return Table(columns=tuple(header), rows=tuple(rows))
 
 
 def _records(reader: Any, path: Path, skipped: int) -> Iterator[list[str]]:  # noqa: ANN401 - csv's reader is private
@@ -104,20 +122,30 @@ def _cells(cells: list[str], header: list[str], path: Path, number: int, line: i
     return {name: cell for name, cell in zip(header, cells, strict=True) if cell}
 
 
-def _json_lines(text: str, path: Path) -> Iterator[Row]:
+def _json_lines(text: str, path: Path, problems: Problems) -> Table:
+    rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield _object_row(_json(line, path, first_line=number), path, number, number)
+            with problems.gather():
+                rows.append(_object_row(_json(line, path, first_line=number), path, number, number))
+    return _table(rows)
 
 
-def _json_list(text: str, path: Path) -> Iterator[Row]:
+def _json_list(text: str, path: Path, problems: Problems) -> Table:
     value = _json(text, path, first_line=1)
     if isinstance(value, dict) and list(value) == ["scenarios"]:
         value = value["scenarios"]
     if not isinstance(value, list):
         raise SuiteError(path, "must hold a list of objects, one for each scenario")
+    rows = []
     for number, item in enumerate(value, start=1):
-        yield _object_row(item, path, number, None)
+        with problems.gather():
+            rows.append(_object_row(item, path, number, None))
+    return _table(rows)
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    return Table(columns=tuple(dict.fromkeys(name for row in rows for name in row.values)), rows=tuple(rows))
 
 
 def _object_row(value: object, path: Path, number: int, line: int | None) -> Row:
@@ -159,7 +187,8 @@ def _finite(text: str) -> float:
     return value
 
 
-_READERS: dict[str, Callable[[str, Path], Iterator[Row]]] = {
+_NO_ROWS = Table(columns=(), rows=())
+_READERS: dict[str, Callable[[str, Path, Problems], Table]] = {
     ".csv": _separated,
     ".tsv": _separated,
     ".json": _json_list,
