@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -89,3 +89,29 @@ def test_a_filter_that_mlflow_cannot_read_is_one_sentence(experiment: str, text:
     assert str(refusal.value).startswith(f"filter {text!r} cannot be read by MLflow (")
     assert "metrics.composite > 12" in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [5, 1.5, ["a:1b"], {"a": 1}, b"a:1b", object()])
+@pytest.mark.parametrize(
+    "name", ["experiment", "model", "prompt", "filter", "mlflow_url", "mlflow_host_header"]
+)
+def test_an_argument_of_a_wrong_type_is_refused(home: Path, name: str, wrong: object) -> None:
+    """BadInput names the argument and its type in one line, before anything is read."""
+    given: dict[str, Any] = {"experiment": "no such experiment", name: wrong}
+    with pytest.raises(BadInput, match=rf"^runs\(\): {name} is of the type {type(wrong).__name__}; give .*$"):
+        runs(**given)
+    assert not (home / "spool.db").exists()
+
+
+@pytest.mark.parametrize("wrong", ["true", 1, [True]])
+def test_judge_pending_is_true_or_false(home: Path, wrong: Any) -> None:  # noqa: ANN401 - what a caller may pass
+    """A text is refused: no cell would have this value."""
+    with pytest.raises(BadInput, match=r"judge_pending is of the type .*; give True or False"):
+        runs("no such experiment", judge_pending=wrong)
+
+
+def test_an_experiment_must_be_named(home: Path) -> None:
+    """None is refused and does not mean the default experiment."""
+    nothing: Any = None
+    with pytest.raises(BadInput, match="experiment is of the type NoneType; give the name of an experiment"):
+        runs(nothing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tipbench.errors import NotFound
+from tipbench.errors import BadInput, NotFound
 from tipbench.ledger import open_ledger
 from tipbench.settings import Settings, home
 from tipbench.suite.problems import did_you_mean, listed
@@ -44,6 +44,21 @@ def pin_of(ledger: Ledger, experiment: str) -> Pin:
     return pin
 
 
+_EXAMPLES = {
+    "model": "a string such as 'gemma3:1b'",
+    "prompt": "a string such as 'v2-mentor'",
+    "filter": "a string such as 'metrics.composite > 12'",
+    "mlflow_url": "a string such as 'http://localhost:5000'",
+    "mlflow_host_header": "a string such as 'mlflow.example'",
+}
+
+
+def _check_type(name: str, value: object, wanted: type, example: str) -> None:
+    """Raise BadInput for an argument of `runs` that has a wrong type."""
+    if not isinstance(value, wanted):
+        raise BadInput(f"runs(): {name} is of the type {type(value).__name__}; give {example}")
+
+
 def runs(
     experiment: str,
     *,
@@ -58,8 +73,17 @@ def runs(
 
     `model`, `prompt` and `judge_pending` keep the cells that have exactly this value; None keeps all.
     `filter` is a filter of MLflow's `search_runs`, such as `metrics.composite > 12`: it costs one more read.
-    Raises NotFound for an experiment that is not there, and BadInput for a filter that MLflow cannot read.
+    Raises NotFound for an experiment that is not there, and BadInput for an argument of a wrong type or a
+    filter that MLflow cannot read.
     """
+    texts = {"model": model, "prompt": prompt, "filter": filter, "mlflow_url": mlflow_url}
+    texts["mlflow_host_header"] = mlflow_host_header
+    _check_type("experiment", experiment, str, "the name of an experiment")
+    for name, value in texts.items():
+        if value is not None:
+            _check_type(name, value, str, _EXAMPLES[name])
+    if judge_pending is not None:
+        _check_type("judge_pending", judge_pending, bool, "True or False")
     where = {"mlflow_url": mlflow_url, "mlflow_host_header": mlflow_host_header}
     settings = Settings.of({"experiment": experiment, **where})
     found = [
