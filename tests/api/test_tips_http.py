@@ -288,6 +288,19 @@ def test_a_recommendation_has_the_tip_itself(service: TipService) -> None:
     assert service.reward(made, "/reward/egreedy").json()["learned"]
 
 
+@pytest.mark.parametrize("route", ["", *(f"/{route}" for route in SCORED)])
+def test_statistics_of_an_unknown_user_are_not_found(service: TipService, route: str) -> None:
+    """404 and the sentence of `bandit stats --user`; a user with one decision is known, after a reset too."""
+    refused = service.client.get(f"/stats{route}", params={"user_id": "nobody"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "not_found")
+    assert "no such user 'nobody'" in refused.json()["error"]["message"]
+    user = f"seen{route}"
+    service.score("egreedy", user)
+    assert service.get(f"/stats{route}", user_id=user)["user_id"] == user
+    service.post("/reset", {"user_id": user})
+    assert service.get(f"/stats{route}", user_id=user)["user_id"] == user
+
+
 def test_nothing_shipped_says_what_to_do(service: TipService) -> None:
     """Without candidates there is nothing to recommend yet."""
     refused = service.post("/recommend", {"user_id": "app"})

@@ -239,7 +239,7 @@ def test_two_services_in_one_postgres_are_one(tmp_path: Path, cluster: Cluster) 
         assert one_.post("/reset", {"user_id": "anna"}).status_code == 200
         assert other.get("/stats/egreedy/v2", user_id="anna")["weights"] is None
         assert other.client.get("/stats/egreedy?user_id=a%00b").status_code == 422
-        assert other.client.get("/stats/egreedy?user_id=%ED%A0%80").status_code == 200
+        assert other.client.get("/stats/egreedy?user_id=%ED%A0%80").status_code == 404
         assert not (tmp_path / "a" / "tips.db").exists()
 
 

@@ -187,14 +187,13 @@ def test_statistics_of_a_user_and_of_all(books: Books) -> None:
 def test_how_a_shadow_agreed_on_one_user(books: Books) -> None:
     """With a user, a shadow's decisions are those on what this user was served; a reset forgets them."""
     tips = make_tips(books)
-    tips.run([score(user, "q") for user in ("anna", "bert")])
+    tips.run([score(user, "q") for user in ("anna", "bert", "carl")])
     told_of = [("anna", True), ("anna", False), ("anna", True), ("bert", False)]
     tips.run([Note("shadow:s", "d", user, "s", b"x", agreed=agreed) for user, agreed in told_of])
     one(tips, Note("shadow:s", "", "", "s", dropped=5))
     decided(tips, score("anna"))
     with books.reading() as reading:
-        users = (None, "anna", "bert", "nobody")
-        found = [standing(reading, [], user_id=user).shadows[0] for user in users]
+        found = [standing(reading, [], user_id=user).shadows[0] for user in (None, "anna", "bert", "carl")]
     assert [(one.decisions, one.agreed, one.dropped) for one in found] == [
         (4, 2, 5),
         (3, 2, None),
@@ -202,6 +201,8 @@ def test_how_a_shadow_agreed_on_one_user(books: Books) -> None:
         (0, 0, None),
     ]
     assert found[3].agreement is None
+    with books.reading() as reading, pytest.raises(NotFound, match="no such user 'nobody'"):
+        standing(reading, [], user_id="nobody")
     one(tips, Reset("anna"))
     with books.reading() as reading:
         assert standing(reading, [], user_id="anna").shadows[0].decisions == 0

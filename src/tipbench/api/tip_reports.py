@@ -53,15 +53,18 @@ class ResetAnswer(BaseModel):
 
 @router.get("/stats")
 def stats(service: TheService, _who: Caller, user_id: UserId = None) -> dict[str, Any]:
-    """Every policy in short, overall or with one user; the active one, the shadows, and what keeps shipped
-    tips from being fresh.
+    """Statistics of every policy, overall or of one user (404 for an unknown user); the active policy, the
+    shadows, and the reasons why shipped tips are not fresh.
     """
     return overview(service.desk, _checked(user_id))
 
 
 @router.get("/stats/{policy:path}")
 def stats_of(service: TheService, _who: Caller, policy: str, user_id: UserId = None) -> dict[str, Any]:
-    """How a policy fares, overall or with one user, its weights, and how often shadows agreed."""
+    """Statistics and weights of one policy, overall or of one user, and how often shadows agreed.
+
+    The answer is 404 for an unknown policy, and for a user without decisions and learned state.
+    """
     return statistics(service.desk, policy_of(policy), _checked(user_id))
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from tipbench.bandit.books import POOLED
 from tipbench.bandit.features import FEATURES
-from tipbench.bandit.policies import version
+from tipbench.bandit.policies import NAMES, version
 from tipbench.bandit.profiles import Profile, Served, Watched
 from tipbench.bandit.ridge_codec import decode_ridge
 from tipbench.bandit.suites import owner_of_state, state_key
+from tipbench.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,17 +69,29 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing(reading: Reading, policies: Iterable[Policy], *, user_id: str | None = None) -> Standing:
-    """How these policies stand: with one user, or overall."""
+    """Return the statistics of these policies, of one user or overall. NotFound for an unknown user."""
     profile = None if user_id is None else _of_user(reading, user_id)
     counts = _overall(reading) if profile is None else profile.served
     choices = reading.choices()
     suite = owner_of_state(choices)
+    if user_id is not None:
+        _check_user(reading, user_id, suite)
     return Standing(
         user_id=user_id,
         policies=[_of_policy(reading, policy, counts, user_id, suite) for policy in policies],
         shadows=[_of_shadow(total, profile) for total in reading.shadows()],
         choices=choices,
     )
+
+
+def _check_user(reading: Reading, user_id: str, suite: str) -> None:
+    """Raise NotFound for a user without a profile and without learned state, of whatever policy."""
+    keys = [(user_id, state_key(name, owner)) for name in NAMES for owner in {"", suite}]
+    if not reading.profiles([user_id]) and not reading.memories(keys):
+        raise NotFound(
+            f"no such user {user_id!r}: there are no decisions and no learned state for this id; "
+            "`tipbench bandit export` lists the ids"
+        )
 
 
 def told(found: Standing) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tipbench.workflows.whole_files import check_free, write_pieces
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tipbench.bandit.books import Books, Reading
+    from tipbench.bandit.books import Books
     from tipbench.bandit.standing import Standing
     from tipbench.bandit.upkeep import Migrated
 
@@ -75,18 +75,7 @@ def stats(*, user_id: str | None = None) -> Standing:
     if user_id is not None:
         check_ids(**{"--user": user_id})
     with opened() as books, books.reading() as reading:
-        if user_id is not None:
-            _check_user(reading, user_id)
         return standing(reading, [policies.make(name) for name in policies.NAMES], user_id=user_id)
-
-
-def _check_user(reading: Reading, user_id: str) -> None:
-    learned = [(user_id, name) for name in policies.NAMES]
-    if not reading.profiles([user_id]) and not reading.memories(learned):
-        raise NotFound(
-            f"--user: no such user {user_id!r}: there is no decision and no learned state for this id; "
-            "`tipbench bandit export` lists the ids"
-        )
 
 
 def migrate(source: str, target: str, *, replace: bool = False) -> Migrated:

@@ -33,7 +33,7 @@ def policy_of(route: str) -> str:
 
 
 def statistics(desk: TipDesk, policy: str, user_id: str | None) -> dict[str, Any]:
-    """How one policy fares, overall or with one user, and the weights it has learned."""
+    """Return statistics and weights of one policy, overall or of one user. NotFound for an unknown user."""
     running = desk.now
     served = running.tips.line_up.asked_as(policy).policy
     with running.books.reading() as reading:
@@ -48,8 +48,9 @@ def statistics(desk: TipDesk, policy: str, user_id: str | None) -> dict[str, Any
 
 
 def overview(desk: TipDesk, user_id: str | None = None) -> dict[str, Any]:
-    """Every policy, overall or with one user; the active one, the shadows, and what keeps the shipped tips
-    from being fresh.
+    """Return the statistics of every policy, overall or of one user; NotFound for an unknown user.
+
+    Also the active policy, the shadows, and the reasons why shipped tips are not fresh.
     """
     running = desk.now
     every = [served.policy for served in running.tips.line_up.all()]
