@@ -147,7 +147,7 @@ def test_a_folder_that_was_there_before_stays_as_it_is(fresh_home: Path, entry: 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("foreign", ["notes.txt", "my notes", ".DS_Store"])
 def test_a_foreign_name_does_not_keep_an_old_home_open(fresh_home: Path, foreign: str) -> None:
-    """The files and folders of tipbench are closed to others; the home and the foreign name stay as they were."""
+    """Files and folders of tipbench are closed to others; the home and the foreign name stay as they were."""
     with running(StandIn([FakeModel("a:1b")])) as host:
         collect(host.url)
     done("token", "create", "--role", "judge", "--name", "anna")

@@ -1,13 +1,16 @@
-"""Addresses in messages: no user, no password, no query, however an address is written."""
+"""Texts in messages: addresses without user, password and query, and no words of other libraries."""
 
 from __future__ import annotations
+
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field, TypeAdapter, ValidationError
 
 from tipbench.errors import BadSetting, SuiteError, TipbenchError
-from tipbench.text import hide_logins, without_login
+from tipbench.text import hide_logins, plain_problem, without_login
 
 
 @pytest.mark.parametrize(
@@ -101,3 +104,49 @@ def test_a_long_text_is_searched_in_one_pass() -> None:
     """A reply of megabytes in a message does not hold up the program."""
     for part in ("a", "http://", "http://)", "a://b@", "'", "http://u:p ", "a:b,", "a:", "http://u:1 x"):
         hide_logins(f"http://u:p@h {part * 300_000}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "sentence"),
+    [
+        (Annotated[int, Field(ge=3)], 1, "must be at least 3"),
+        (Annotated[float, Field(ge=0.05)], "nan", "must be at least 0.05"),
+        (Annotated[int, Field(le=60)], 61, "must be at most 60"),
+        (Annotated[int, Field(gt=0)], 0, "must be greater than 0"),
+        (int, "abc", "must be a whole number"),
+        (int, "", "must be a whole number"),
+        (int, "1.5", "must be a whole number"),
+        (int, "9" * 5000, "has too many digits"),
+        (float, "abc", "must be a number"),
+        (Annotated[float, Field(allow_inf_nan=False)], "inf", "must be a finite number"),
+        (bool, "perhaps", "must be true or false"),
+        (str, 5, "must be text"),
+        (list[str], 5, "must be a valid list"),
+        (Literal["a", "b"], "c", "must be 'a' or 'b'"),
+        (Annotated[str, Field(max_length=2)], "abc", "must have at most 2 characters"),
+        (Annotated[list[int], Field(max_length=1)], [1, 2], "must have at most 1 item"),
+    ],
+)
+def test_the_words_of_pydantic_are_not_shown(kind: Any, value: object, sentence: str) -> None:  # noqa: ANN401 - any type
+    """A value that pydantic refuses gets a sentence in the words of all other messages."""
+    with pytest.raises(ValidationError) as refusal:
+        TypeAdapter(kind).validate_python(value)
+    assert plain_problem(refusal.value.errors()[0]["msg"]) == sentence
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ("1 is not in the range x>=3.", "must be at least 3"),
+        ("61 is not in the range x<=60.", "must be at most 60"),
+        ("1 is not in the range 3<=x<=60.", "must be from 3 to 60"),
+        ("'abc' is not a valid integer.", "must be a whole number"),
+        ("'abc' is not a valid float.", "must be a number"),
+        ("'abc' is not a valid boolean.", "must be true or false"),
+        ("Value error, no valid integer should be here", "no valid integer should be here"),
+        ("a sentence of ours", "a sentence of ours"),
+    ],
+)
+def test_sentences_of_click_and_of_our_own_checks(message: str, sentence: str) -> None:
+    """Earlier versions of Typer use the words of click. A sentence of tipbench stays as it is."""
+    assert plain_problem(message) == sentence

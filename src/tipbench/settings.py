@@ -59,7 +59,9 @@ class Bounds:
     most: float = math.inf
 
     def __call__(self, value: float) -> str | None:
-        if math.isfinite(value) and self.least <= value <= self.most:
+        if not math.isfinite(value):
+            return f"{value} is not a finite number"
+        if self.least <= value <= self.most:
             return None
         bounded = self.most != math.inf
         bounds = f"between {self.least} and {self.most}" if bounded else f"at least {self.least}"

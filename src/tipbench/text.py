@@ -130,3 +130,33 @@ def _secrets_in(address: str) -> list[str]:
     quoted = [f'"{user}"', f"'{user}'"] if user else []
     found = {one for text in (login, password, *query, *values, *quoted) for one in (text, unquote(text))}
     return sorted((one for one in found if len(one) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+
+# What pydantic and click write about a value, and the same in the words of all other messages.
+_SENTENCES = (
+    (r".*exceeded maximum size.*", "has too many digits"),
+    (r".*valid integer.*", "must be a whole number"),
+    (r".*valid (number|float).*", "must be a number"),
+    (r".*valid boolean.*", "must be true or false"),
+    (r".*valid string.*", "must be text"),
+    (r".*not in the range x>=(\S+?)\.?", r"must be at least \1"),
+    (r".*not in the range x<=(\S+?)\.?", r"must be at most \1"),
+    (r".*not in the range (\S+)<=x<=(\S+?)\.?", r"must be from \1 to \2"),
+    (r"\w+ should be greater than or equal to (.+)", r"must be at least \1"),
+    (r"\w+ should be less than or equal to (.+)", r"must be at most \1"),
+    (r"\w+ should (.+?)( after validation.*)?", r"must \1"),
+)
+
+
+def plain_problem(message: str) -> str:
+    """Return what is wrong with a value without the words of the library that checked it.
+
+    A sentence of a check of tipbench stays as it is, without the prefix that pydantic puts before it.
+    """
+    own = message.removeprefix("Value error, ")
+    if own == message:
+        for pattern, sentence in _SENTENCES:
+            found = re.fullmatch(pattern, message, re.DOTALL)
+            if found:
+                return found.expand(sentence)
+    return own.rstrip(".")

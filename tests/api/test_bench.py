@@ -51,6 +51,14 @@ def test_experiments_are_listed_with_what_is_judged(api: Api) -> None:
     assert api.admin.get("/api/bench/experiments").json()[0]["judged_share"] == 1.0
 
 
+NUMBERS_AND_FLAGS = {
+    "must be at least 1",
+    "must be at most 500",
+    "must be a whole number",
+    "must be true or false",
+}
+
+
 def test_runs_are_filtered_and_paged(api: Api) -> None:
     """Filters combine; pages are counted from 1 and together hold everything once."""
     path = f"/api/bench/runs/{EXPERIMENT}"
@@ -66,7 +74,10 @@ def test_runs_are_filtered_and_paged(api: Api) -> None:
     assert api.admin.get(path, params={"judged": True}).json()["total"] == 0
     assert api.admin.get(path, params={"judged": False}).json()["total"] == 8
     for wrong in ({"page": 0}, {"size": 0}, {"size": 501}, {"page": "x"}, {"judged": "maybe"}):
-        assert api.admin.get(path, params=wrong).status_code == 422
+        refused = api.admin.get(path, params=wrong)
+        assert refused.status_code == 422
+        (sentence,) = refused.json()["error"]["fields"].values()
+        assert sentence in NUMBERS_AND_FLAGS
 
 
 def test_a_run_is_shown_with_its_texts_and_verdicts(api: Api) -> None:

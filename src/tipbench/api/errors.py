@@ -30,6 +30,7 @@ from tipbench.errors import (
     TipbenchError,
     Unavailable,
 )
+from tipbench.text import plain_problem
 from tipbench.workflows.access import NotAllowed
 from tipbench.workflows.judge_replies import BatchClosed
 from tipbench.workflows.judging_room import WrongAnswer
@@ -159,13 +160,9 @@ def _invalid(problems: Sequence[Any]) -> ErrorResponse:
     for problem in problems:
         name = ".".join(str(part) for part in problem["loc"][1:]) or str(problem["loc"][0])
         name = "body" if problem["type"] == "json_invalid" else name[:100]
-        fields.setdefault(name, _SENTENCES.get(problem["type"], _plain(problem["msg"])))
+        fields.setdefault(name, _SENTENCES.get(problem["type"], plain_problem(problem["msg"])))
     message = "; ".join(f"{name}: {sentence}" for name, sentence in list(fields.items())[:10])
     return _answer(422, "bad_input", message, fields=fields)
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")[:_LONGEST]
 
 
 def _answer(

@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -37,6 +37,7 @@ from tipbench.settings import home
 from tipbench.text import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 # Typer does not export the class of all usage errors.
@@ -55,7 +56,19 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - what Typer calls it w
 
 
 class _Context(typer.Context):
-    """Typer prints help by itself; where that cannot be written, the command ends as with its results."""
+    """Typer prints help by itself; where that cannot be written, the command ends as with its results.
+
+    A usage error has the context of its command: Typer leaves out the context for a missing value.
+    """
+
+    @contextmanager
+    def scope(self, cleanup: bool = True) -> Iterator[Any]:  # noqa: FBT001 - as Typer calls it
+        try:
+            with super().scope(cleanup) as ctx:
+                yield ctx
+        except UsageError as error:
+            error.ctx = getattr(error, "ctx", None) or self  # type: ignore[attr-defined]
+            raise
 
     def get_help(self) -> str:
         text, asked = "", bool(self.get_parameter_source("help"))

@@ -16,9 +16,11 @@ app = typer.Typer(help="The embedded engine: a real llama.cpp behind Ollama's HT
 def serve_command(
     *,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="the port to listen on; 0 takes a free one")] = 11434,
+    port: Annotated[
+        int, typer.Option(help="the port to listen on; 0 takes a free one", min=0, max=65535)
+    ] = 11434,
     gguf: Annotated[list[str] | None, typer.Option(help="a GGUF file as name=path; may be repeated")] = None,
-    threads: Annotated[int, typer.Option(help="threads for the model; 0 chooses")] = 0,
+    threads: Annotated[int, typer.Option(help="threads for the model; 0 chooses", min=0, max=1024)] = 0,
     parallel: Annotated[int, typer.Option(help="requests generated at the same time", min=1, max=64)] = 1,
     prompt_cache: Annotated[
         bool, typer.Option("--prompt-cache", help="reuse prompt beginnings: faster, less repeatable")
