@@ -149,6 +149,17 @@ def test_names_that_people_have_are_taken(store: Store, name: str) -> None:
         ("anna b", "anna  B"),
         ("anna", "an\ufe0fna"),
         ("\u1e9e", "ss"),
+        ("fiona", "\ufb01ona"),
+        ("steffi", "\ufb06e\ufb00i"),
+        ("lisa", "li\u017fa"),
+        ("karl", "\u212aarl"),
+        ("Σας", "σασ"),
+        ("ivan", "\u2160van"),
+        ("anna", "\u1d2c\u207f\u207f\u1d43"),
+        ("judge 2", "judge \uff12"),
+        ("d\u017e", "\u01c6"),
+        ("Zo\u00eb", "\uff3ao\uff45\u0308"),
+        ("o'brien", "O\uff07Brien"),
     ],
 )
 def test_names_that_differ_in_case_or_width_are_one_name(store: Store, first: str, second: str) -> None:
@@ -179,6 +190,8 @@ def test_names_that_differ_in_case_or_width_are_one_name(store: Store, first: st
         "Եva",
         "\u2132\u0410",
         "\U00017000a",
+        "\u217dаша",
+        "Анна \u2160",
     ],
 )
 def test_a_name_of_two_scripts_is_refused(store: Store, name: str) -> None:
@@ -209,6 +222,8 @@ def test_a_name_of_two_scripts_is_refused(store: Store, name: str) -> None:
         "x² + y",
         "🙂 Анна ❤\ufe0f",
         "\u2132in",
+        "Louis \u2169\u2163",
+        "二〇二六",
     ],
 )
 def test_a_name_of_one_script_is_accepted(store: Store, name: str) -> None:
@@ -233,6 +248,37 @@ def test_names_of_an_earlier_version_stay_valid(store: Store) -> None:
         assert store.tokens.revoke(name, now_ms=3).name == name
         live = [store.tokens.verify(plain, now_ms=4) is not None for plain in plains]
         assert live == [False] * (number + 1) + [True] * (2 - number)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("\u00c5sa", "\u212bsa"), ("\u03a9", "\u2126"), ("가", "\u1100\u1161"), ("Zo\u00eb", "Zoe\u0308")],
+)
+def test_a_name_may_be_written_in_any_form(store: Store, first: str, second: str) -> None:
+    """Precomposed letters and combining marks are the same name, to create and to revoke."""
+    store.tokens.create(second, "judge", now_ms=1)
+    with pytest.raises(BadSetting, match="there is a token named"):
+        store.tokens.create(first, "judge", now_ms=2)
+    assert store.tokens.revoke(second, now_ms=3).name == first
+
+
+@pytest.mark.parametrize("old", ["an\u00adna", "\u200banna", "ann\u2060a", "an\u034fna"])
+def test_an_unseen_character_of_an_earlier_name_does_not_count(store: Store, old: str) -> None:
+    """A new name cannot look like a name that an earlier version accepted."""
+    plain = store.tokens.create("old", "judge", now_ms=1)
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("UPDATE token SET name = ?", (old,))
+    with pytest.raises(BadSetting, match="counts as the same name"):
+        store.tokens.create("anna", "judge", now_ms=2)
+    assert store.tokens.verify(plain, now_ms=3) is not None
+
+
+@pytest.mark.parametrize(("first", "second"), [("Ian", "lan"), ("O2", "02"), ("andre", "andr\u00e9")])
+def test_letters_that_only_look_alike_are_different(store: Store, first: str, second: str) -> None:
+    """Such names are not detected, as the reference page says."""
+    store.tokens.create(first, "judge", now_ms=1)
+    store.tokens.create(second, "judge", now_ms=2)
+    assert {one.name for one in store.tokens.list()} == {first, second}
 
 
 @given(st.text(max_size=40))

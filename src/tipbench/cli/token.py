@@ -44,6 +44,9 @@ def create(
 ) -> None:
     """Make a token and show it, this once: only its hash is kept. It stands alone on the last line.
 
+    Names that differ only in case, width or spaces count as the same name, and a name has letters of one
+    script. Letters of one script that look alike are not detected, such as l and I, or rn and m.
+
     Example: TOKEN=$(tipbench token create --role judge --name anna | tail -1)
     """
     from tipbench.workflows.tokens import create_token, open_store, os_user

@@ -30,6 +30,7 @@ _SHOWN = 6
 _TOUCH_EVERY_MS = 60_000
 # Counted as letters or symbols by Unicode, but nothing is to be seen of them.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_LETTERS = ("Ll", "Lm", "Lo", "Lt", "Lu")
 # The first word of a letter's Unicode name is its script, but for these. Letters of no script are free.
 _EAST_ASIAN = "Chinese, Japanese and Korean"
 _SCRIPTS = {
@@ -189,16 +190,27 @@ def token_name(given: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return a text that is the same for two names which differ only in case, width or spaces."""
-    seen = "".join(char for char in name if "VARIATION SELECTOR" not in unicodedata.name(char, ""))
+    """Return a text that is the same for two names which differ only in case, width or spaces.
+
+    Unseen characters do not count. Letters of one script that look alike, such as l and I, do.
+    """
+    seen = "".join(char for char in name if not _is_unseen(char))
     for _ in range(2):  # to fold case may make text that NFKC changes again
         seen = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
     return " ".join(seen.split())
 
 
+def _is_unseen(char: str) -> bool:
+    is_selector = "VARIATION SELECTOR" in unicodedata.name(char, "")
+    return is_selector or char in _BLANK or unicodedata.category(char) == "Cf"
+
+
 def _check_script(name: str) -> None:
-    """Refuse letters of two scripts: a Cyrillic А among Latin letters looks like a Latin one."""
-    letters = "".join(char for char in name if unicodedata.category(char).startswith("L"))
+    """Refuse letters of two scripts: a Cyrillic А among Latin letters looks like a Latin one.
+
+    A Roman numeral counts as its letters: ⅽ looks like the Latin c.
+    """
+    letters = "".join(char for char in name if unicodedata.category(char) in {*_LETTERS, "Nl"})
     found: dict[str | None, str] = {}
     for char in unicodedata.normalize("NFKC", letters):
         found.setdefault(_script(char), char)
@@ -210,7 +222,7 @@ def _check_script(name: str) -> None:
 
 def _script(char: str) -> str | None:
     """Return the script of a letter. None for a character of no script, such as ʻ or a combining mark."""
-    if not unicodedata.category(char).startswith("L"):
+    if unicodedata.category(char) not in _LETTERS:
         return None
     word = re.split(r"[ -]", unicodedata.name(char, ""), maxsplit=1)[0]
     return _SCRIPTS.get(word, word.title())
