@@ -73,7 +73,7 @@ def test_from_a_gate_to_a_promotion_and_back(page_of: Opened) -> None:
     page.get_by_role("spinbutton", name="Seeds").fill("2")
     page.get_by_role("button", name="Start", exact=True).focus()
     page.keyboard.press("Enter")
-    page.get_by_text("greater than or equal to 5").wait_for()
+    page.get_by_text("must be at least 5").wait_for()
     assert page.get_by_role("spinbutton", name="Seeds").get_attribute("aria-invalid") == "true"
     page.keyboard.press("Escape")
     until_it_is_passed(page)
