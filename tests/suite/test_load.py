@@ -83,6 +83,28 @@ def test_titles_and_comments_change_no_hash(tmp_path: Path) -> None:
     assert one.hash == other.hash
 
 
+def test_cluster_names_the_variable_that_scenarios_share(tmp_path: Path) -> None:
+    """Scenarios with an equal value are one cluster; the key changes no hash; the default is `persona`."""
+    shared = SCENARIOS.replace("who: Cem", "who: Ann").replace("who: Dee", "who: Bob")
+    plain = load_suite(write_suite(tmp_path / "plain", scenarios=shared))
+    named = load_suite(write_suite(tmp_path / "named", scenarios=shared, suite=SUITE + "cluster: who\n"))
+    assert (plain.cluster, plain.clusters) == ("persona", {})
+    assert named.clusters == {"one": '"Ann"', "two": '"Bob"', "three": '"Ann"', "four": '"Bob"'}
+    assert named.hash == plain.hash
+    lists = load_suite(write_suite(tmp_path / "lists", scenarios=shared, suite=SUITE + "cluster: tasks\n"))
+    assert lists.clusters["one"] == '["cook", "read"]'
+
+
+def test_cluster_must_name_a_variable_of_a_scenario(tmp_path: Path) -> None:
+    """The message has the file, the line and the nearest name."""
+    with pytest.raises(
+        SuiteError, match=r"'cluster' names the variable 'whom', which no scenario has"
+    ) as found:
+        load_suite(write_suite(tmp_path, suite=SUITE + "cluster: whom\n"))
+    assert "suite.yaml:5: " in str(found.value)
+    assert "did you mean 'who'?" in str(found.value)
+
+
 def test_a_changed_variable_is_another_scenario(tmp_path: Path) -> None:
     """The scenario's hash covers its id and its variables, and no other scenario's."""
     one = load_suite(write_suite(tmp_path / "one"))

@@ -19,12 +19,12 @@ from tipbench.suite.prompt import Prompt, read_prompt
 from tipbench.suite.reply import Reply, read_reply
 from tipbench.suite.rubric_file import read_rubric
 from tipbench.suite.scenario import Scenario, ScenarioFile, read_scenarios
-from tipbench.suite.suite import Suite
+from tipbench.suite.suite import DEFAULT_CLUSTER, Suite
 from tipbench.suite.validate import check_renders
 from tipbench.suite.yamldoc import parse_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tipbench.suite.rubric import Rubric
 
@@ -61,6 +61,7 @@ class Head:
     default_prompts: tuple[str, ...] | None
     num_ctx: int | None
     num_predict: int | None
+    cluster: str | None
     lines: Mapping[str, int]
 
 
@@ -135,6 +136,7 @@ def read_suite(folder: Folder, problems: Problems, *, may_be_empty: bool = False
     scenarios = _scenarios(heads, problems, may_be_empty=may_be_empty)
     rubric = _rubric(heads, problems)
     _check_defaults(heads[-1], prompts, problems)
+    _check_cluster(heads[-1], scenarios, problems)
     check_renders(prompts, scenarios, reply, problems)
     anchors = _anchors(heads, rubric, scenarios, problems)
     if problems.errors or rubric is None:
@@ -166,6 +168,7 @@ def _assembled(
         prompts=tuple(prompts),
         scenarios=tuple(scenarios),
         hash=content_hash({**settled, **hashes}),
+        cluster=_latest(heads, "cluster") or DEFAULT_CLUSTER,
     )
 
 
@@ -202,10 +205,23 @@ def _head(folder: Folder, problems: Problems) -> Head:
         default_prompts=form.words("default_prompts"),
         num_ctx=form.whole("num_ctx", low=64, high=2**20),
         num_predict=form.whole("num_predict", low=1, high=2**20),
+        cluster=form.text("cluster"),
         lines={key: node.line for key, node in form.nodes.items()},
     )
     form.finish()
     return head
+
+
+def _check_cluster(head: Head, scenarios: Sequence[Scenario], problems: Problems) -> None:
+    """The variable that `cluster` names must be in a scenario."""
+    names = {name for scenario in scenarios for name in scenario.variables}
+    if head.cluster is not None and scenarios and head.cluster not in names:
+        near = did_you_mean(head.cluster, names)
+        problems.add(
+            head.folder.path / MAIN,
+            f"'cluster' names the variable '{head.cluster}', which no scenario has{near}",
+            line=head.lines.get("cluster"),
+        )
 
 
 def _latest(heads: list[Head], name: str) -> Any:  # noqa: ANN401 - a field of any type

@@ -11,7 +11,7 @@ from tipbench.suite.anchors import Anchor, Reference
 from tipbench.suite.prompt import Prompt
 from tipbench.suite.reply import Reply
 from tipbench.suite.scenario import Scenario
-from tipbench.suite.suite import Suite
+from tipbench.suite.suite import DEFAULT_CLUSTER, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +33,7 @@ def stored_text(suite: Suite) -> str:
         "default_prompts": suite.default_prompts,
         "num_ctx": suite.num_ctx,
         "num_predict": suite.num_predict,
+        "cluster": suite.cluster,
         "rubric": suite.rubric.text,
         "rubric_hash": suite.rubric.hash,
         "prompts": [_without_path(prompt) for prompt in suite.prompts],
@@ -72,6 +73,7 @@ def suite_from_texts(texts: Iterable[str], *, pin: Pin, rubric: Rubric) -> Suite
         default_prompts=tuple(newest["default_prompts"]),
         num_ctx=newest["num_ctx"],
         num_predict=newest["num_predict"],
+        cluster=newest.get("cluster", DEFAULT_CLUSTER),
         hash=newest["hash"],
         anchors=_anchors(known, scenarios, rubric),
         is_stored=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tipbench.suite.scenario import Scenario
 
 USUAL_TIPS = 5
+DEFAULT_CLUSTER = "persona"
 
 
 T = TypeVar("T")
@@ -32,8 +34,9 @@ T = TypeVar("T")
 class Suite:
     """A rubric, prompt versions and scenarios; the hash covers all of them, but no title and no path.
 
-    Nor does it cover the anchors, which change nothing that is generated. `is_stored` says that it was read
-    from an experiment: `path` is then no folder.
+    Nor does it cover the anchors and `cluster`, which change nothing that is generated. `cluster` names the
+    variable that scenarios of one group share. `is_stored` says that it was read from an experiment: `path`
+    is then no folder.
     """
 
     id: str
@@ -49,6 +52,16 @@ class Suite:
     hash: str
     anchors: tuple[Anchor, ...] = ()
     is_stored: bool = False
+    cluster: str = DEFAULT_CLUSTER
+
+    @property
+    def clusters(self) -> dict[str, str]:
+        """By scenario, the value of its cluster variable as text; scenarios without it are left out."""
+        return {
+            one.id: json.dumps(one.variables[self.cluster], sort_keys=True, default=str)
+            for one in self.scenarios
+            if self.cluster in one.variables
+        }
 
     def prompt(self, prompt_id: str) -> Prompt:
         return _found(prompt_id, self._prompts, what=f"prompt in the suite '{self.id}'")
