@@ -41,7 +41,10 @@ def collect_command(
     settings: Settings,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="show the plan (cells, calls, minutes, memory); generate nothing"),
+        typer.Option(
+            "--dry-run",
+            help="show the plan (cells, calls, minutes, memory, visible differences); generate nothing",
+        ),
     ] = False,
     as_json: AsJson = False,
     events: Annotated[
@@ -162,6 +165,8 @@ def _print_estimate(plan: Estimate) -> None:
         f"{plan.skipped} done before; about {plan.minutes:.1f} minutes ({plan.basis})"
     )
     say(f"memory: {readable(plan.peak_bytes)} at most, {readable(plan.free_bytes)} is free here")
+    if plan.power is not None:
+        say(str(plan.power))
     for long in plan.long_prompts:
         tell(f"prompt {long.prompt} {long}: {long.remedy}, or shorten the prompt")
 

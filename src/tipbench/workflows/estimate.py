@@ -14,6 +14,7 @@ from tipbench.suite.prompt_length import LongPrompt, long_prompt
 from tipbench.workflows.collect import make_grid, pin_of
 from tipbench.workflows.engines import check_parallel, installed_of, open_engine
 from tipbench.workflows.places import by_place, median_of, place_of_host
+from tipbench.workflows.planned_power import PlannedPower, planned_power
 from tipbench.workflows.recording import the_ledger, the_spool
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Estimate:
     free_bytes: int
     models: tuple[ModelEstimate, ...]
     long_prompts: tuple[LongPrompt, ...] = ()
+    power: PlannedPower | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,6 +90,14 @@ def estimate(settings: Settings, *, emit: Emit) -> Estimate:
         free_bytes=free_bytes(),
         models=parts,
         long_prompts=_long_prompts(grid, plan),
+        power=planned_power(
+            settings,
+            grid.suite.rubric,
+            suite_id=grid.suite.id,
+            n_scenarios=len(grid.scenarios),
+            n_variants=len(models) * len(grid.prompts),
+            candidates=grid.suite.reply.slots(grid.n_tips),
+        ),
     )
 
 
