@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 BIG, SMALL, OTHER = ("a-big:1b", "v1"), ("b:500m", "v1"), ("b:500m", "v2-mentor")
 AHEAD: Given = {BIG: (15, 14, 15, 14), SMALL: (11, 10, 10, 11)}
-CLOSE: Given = {BIG: (12, 10, 13, 9), SMALL: (11, 12, 10, 10)}
+CLOSE: Given = {BIG: (12, 10, 13, 9), SMALL: (12, 11, 12, 8)}
+UNSURE: Given = {BIG: (15, 4, 14, 5), SMALL: (5, 14, 4, 14)}
 
 
 def world(

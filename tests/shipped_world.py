@@ -1,11 +1,11 @@
-"""Judged experiments to ship from: one with a winner, one with a tie, one by the proxy, one nobody judged."""
+"""Judged experiments to ship from: with a winner, a tie or a best guess, by the proxy, and unjudged."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from compared_worlds import AHEAD, BIG, CLOSE, SMALL
+from compared_worlds import AHEAD, BIG, CLOSE, SMALL, UNSURE
 from judged_world import plant
 from tipbench.ledger import open_ledger
 from tipbench.records import Sampling, Shipped
@@ -22,6 +22,7 @@ POINTS = {
     "won": AHEAD,
     "won-by-the-small-one": {BIG: AHEAD[SMALL], SMALL: AHEAD[BIG]},
     "tied": CLOSE,
+    "unsure": UNSURE,
     "rules": AHEAD,
 }
 

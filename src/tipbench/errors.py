@@ -28,7 +28,8 @@ TipbenchError
 │   └── PromptTooLong      the prompt does not fit the context
 ├── PolicyFailed        1  a policy raised, or gave what are no scores and no probabilities
 ├── DagRunFailed        1  a run on Airflow came to its end without success
-└── CheckFailed         4  a check ran and said no
+├── CheckFailed         4  a check ran and said no
+└── Inconclusive        5  a check could not be made
 """
 
 from __future__ import annotations
@@ -206,3 +207,7 @@ class Interrupted(TipbenchError):
 
 class CheckFailed(TipbenchError):
     exit_code = 4
+
+
+class Inconclusive(TipbenchError):
+    exit_code = 5

@@ -10,11 +10,14 @@ from urllib.parse import quote
 import pytest
 
 from api_world import EXPERIMENT, GOOD, POOR, Api, judge_all, open_api
+from compared_worlds import AHEAD, BIG, SMALL
 from judged_world import plant
 from stand_in import FakeModel, StandIn, running
+from tipbench.compare.recommendation import Preferences
 from tipbench.settings import RUN_SETTINGS, Settings
 from tipbench.suite import load_suite
 from tipbench.workflows.comparing import compare
+from verdict_planting import ANNA, by_scenario, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +132,8 @@ def test_the_leaderboard_is_sent_again_only_when_it_changed(api: Api) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"ground": "cat"}, {"max_latency_ms": "nan"}, {"max_latency_ms": -1}, {"insist": "perhaps"},
-     {"weights": ""}, {"weights": "tone=x"}, {"weights": "nope=1"}],
+     {"weights": ""}, {"weights": "tone=x"}, {"weights": "nope=1"}, {"accept_loss": -1},
+     {"accept_loss": "nan"}, {"accept_loss": "much"}, {"cost": "money"}, {"cost": ""}],
 )  # fmt: skip
 def test_a_wrong_option_of_the_leaderboard_is_named(api: Api, wrong: dict[str, Any]) -> None:
     """422 that speaks of the option."""
@@ -138,6 +142,27 @@ def test_a_wrong_option_of_the_leaderboard_is_named(api: Api, wrong: dict[str, A
     refused = api.admin.get(LEADERBOARD, params=wrong)
     assert refused.status_code == 422
     assert next(iter(wrong)) in refused.text or "nope" in refused.text
+
+
+def test_accept_loss_and_cost_decide_what_the_leaderboard_recommends(api: Api) -> None:
+    """The answer is that of `compare` with the same options; a large loss accepts the smaller model."""
+    world = plant("by cost", quality={BIG: 3.0, SMALL: 3.0})
+    judge(world.ledger, "by cost", ANNA, by_scenario(AHEAD))
+
+    def answer(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of Preferences
+        shown = api.admin.get("/api/bench/leaderboard/by cost", params=options)
+        assert shown.status_code == 200, shown.text
+        printed = compare(world.settings, preferences=Preferences(**options)).as_dict()
+        assert shown.json() | {"made_ms": 0} == json.loads(json.dumps(printed)) | {"made_ms": 0}
+        return dict(shown.json())
+
+    usual = answer()
+    assert (usual["margin"], usual["margin_from"], usual["recommended"]) == (0.75, "scale", usual["winner"])
+    wide = answer(accept_loss=6.0)
+    assert (wide["margin"], wide["margin_from"], wide["winner"]) == (6.0, "given", usual["winner"])
+    assert (wide["recommended"]["model"], wide["recommended_because"]) == (SMALL[0], "cheapest")
+    unmeasured = answer(accept_loss=6.0, cost="memory")
+    assert unmeasured["recommended"]["model"] == BIG[0]
 
 
 @pytest.mark.parametrize("name", ODD)

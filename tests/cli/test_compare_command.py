@@ -12,12 +12,13 @@ import shutil
 import subprocess
 import sys
 import threading
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from command import TIPBENCH, Ran
+from compared_worlds import BIG, CLOSE, SMALL
 from judged_world import plant
 from on_terminal import on_terminal
 from tipbench.cli import app
@@ -31,24 +32,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tipbench.records import CellResult
+
     Run = Callable[..., Ran]
 
-BIG, SMALL = ("a-big:1b", "v1"), ("b:500m", "v1")
 FORMS = ("table", "json", "csv", "md", "html")
 ROW_NAMES = (
     "model", "prompt", "n_scenarios", "n_judged", "mean", "low", "high", "estimate", "behind", "behind_low",
-    "behind_high", "p_value", "tied_for_first", "p_best",
+    "behind_high", "p_value", "level", "tied_for_first", "p_best", "p_loss", "clusters_ahead", "n_clusters",
 )  # fmt: skip
+
+
+def measured(one: CellResult) -> CellResult:
+    """The larger model is the faster one."""
+    latency_ms = 100.0 if one.cell.model.name == BIG[0] else 900.0
+    return replace(one, completion=one.completion and replace(one.completion, latency_ms=latency_ms))
 
 
 @pytest.fixture(scope="module")
 def planted(made_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with a winner, the better one before it, one by the proxy, and one that nobody judged."""
+    """A home with a winner, a better one before it, one by the proxy, an unjudged one, a tie, and two
+    experiments with a small drop between them.
+    """
     home = tmp_path_factory.mktemp("planted") / "home"
     shutil.copytree(made_home, home)
     ledger = open_ledger("", home=home)
-    for name in ("may", "april", "rules", "raw"):
-        plant(name, quality={BIG: 3.0, SMALL: 3.0}, n_tips=1, ledger=ledger)
+    for name in ("may", "april", "rules", "raw", "tied"):
+        plant(name, quality={BIG: 3.0, SMALL: 3.0}, n_tips=1, ledger=ledger, changed=measured)
+    for name in ("new", "old"):
+        plant(name, quality={BIG: 3.0, SMALL: 3.0}, n_scenarios=8, n_tips=1, ledger=ledger)
+    old = {BIG: (15, 14, 15, 14, 13, 14, 15, 14), SMALL: (13, 14, 13, 13, 14, 13, 13, 13)}
+    judge(ledger, "old", ANNA, by_scenario(old), batch_id="o")
+    new = {BIG: old[BIG], SMALL: (12, 12, 13, 12, 13, 12, 12, 12)}
+    judge(ledger, "new", ANNA, by_scenario(new), batch_id="e")
+    judge(ledger, "tied", ANNA, by_scenario(CLOSE), batch_id="t")
     ahead = by_scenario({BIG: (15, 14, 15, 14), SMALL: (11, 10, 10, 11)})
     judge(ledger, "may", ANNA, ahead, batch_id="m")
     before = by_scenario({BIG: (15, 15, 15, 14), SMALL: (14, 14, 13, 14)})
@@ -109,8 +126,10 @@ def test_json_has_the_names_of_rank(run: Run) -> None:
     rows = {field.name for field in fields(LeaderboardRow)}
     facts = {field.name for field in fields(Facts)} - {"candidates", "by_host"} | {"label"}
     assert all(set(row) == rows | facts for row in told["rows"])
-    assert rows == {*ROW_NAMES, "n_unjudged"}
-    assert board >= {"rows", "winner", "recommended", "detectable", "scenarios_needed"}
+    assert rows == {*ROW_NAMES, "n_unjudged", "p_values"}
+    assert board >= {"rows", "winner", "recommended", "recommended_because", "detectable", "scenarios_needed"}
+    assert board >= {"margin", "margin_from", "accepted_p_loss", "level", "exploratory", "n_clusters"}
+    assert (told["margin"], told["margin_from"], told["recommended_because"]) == (0.75, "scale", "winner")
     assert told["winner"] == told["recommended"] == {"model": BIG[0], "prompt": BIG[1]}
     assert (told["ground"], told["rubric"], told["rows"][0]["mean"]) == ("human", "tip-v1", 16.5)
     assert told["rows"][0]["scales"] == {"relevance": 5.0, "actionability": 5.0, "tone": 4.5}
@@ -138,6 +157,7 @@ def test_csv_has_a_line_for_each_combination(run: Run) -> None:
     assert set(ROW_NAMES) < set(first)
     assert (first["model"], first["mean"], first["scales.tone"]) == (BIG[0], "16.5", "4.5")
     assert second["tied_for_first"] == "false"
+    assert float(second["p_values.paired"]) == float(second["p_value"])
     assert told.err.startswith("Judge drift not checked")
 
 
@@ -178,20 +198,63 @@ def test_the_proxy_alone_fails_the_check_unless_insisted_on(run: Run) -> None:
 
 
 def test_a_drop_from_the_baseline_exits_4_after_the_report(run: Run, tmp_path: Path) -> None:
-    """The report is told in full, then the check says no; a larger margin, or the other way round, passes."""
+    """The command prints the whole report, then exits 4 with the drop."""
     dropped = run("--experiment", "may", "--baseline", "april")
     assert dropped.code == 4
-    assert "Dropped beyond chance and by more than the margin of 0.5: b:500m with v1" in dropped.err
-    assert "would be found four times in five" in dropped.out
-    assert run("--experiment", "may", "--baseline", "april", "--margin", "4").code == 0
-    assert run("--experiment", "april", "--baseline", "may").code == 0
+    assert "BLOCK: dropped by more than the margin of 0.5 beyond chance: b:500m with v1" in dropped.err
+    assert "would block four times in five" in dropped.out
+    assert "Scenarios that became worse: b:500m with v1: " in dropped.out
     file = tmp_path / "report.json"
     assert run("--experiment", "may", "--baseline", "april", "--format", "json", "--out", str(file)).code == 4
     told = json.loads(file.read_text())["baseline"]
-    assert (told["passed"], told["dropped"]) == (False, [list(SMALL)])
+    assert (told["passed"], told["result"]) == (False, "BLOCK")
+    assert {row["model"]: row["result"] for row in told["rows"]}[SMALL[0]] == "BLOCK"
+
+
+def test_a_baseline_that_cannot_be_compared_exits_5_after_the_report(run: Run) -> None:
+    """Fewer than 8 shared scenarios without a certain drop, or nothing judged, is not the code of a drop."""
+    few = run("--experiment", "april", "--baseline", "may")
+    assert few.code == 5
+    assert "a-big:1b" in few.out
+    assert few.err.startswith("tipbench: INCONCLUSIVE: no drop is certain")
+    assert "(4 shared scenarios, 8 are needed)" in few.err
+    assert run("--experiment", "may", "--baseline", "april", "--margin", "4").code == 5
     unjudged = run("--experiment", "raw", "--baseline", "may")
-    assert unjudged.code == 4
-    assert "Nothing can be compared with the baseline" in unjudged.err
+    assert unjudged.code == 5
+    assert "INCONCLUSIVE: nothing can be compared with the baseline." in unjudged.err
+
+
+def test_a_warning_and_a_pass_exit_0(run: Run) -> None:
+    """A certain drop within the margin is named and exits 0; a larger score passes."""
+    warned = run("--experiment", "new", "--baseline", "old", "--margin", "2")
+    assert (warned.code, warned.err) == (0, "")
+    assert "WARN: None of the 2 rows has dropped by more than the margin of 2" in warned.out
+    assert "Look at b:500m with v1 (-1.0 points, p .001)" in warned.out
+    told = run("--experiment", "new", "--baseline", "old", "--margin", "2", "--format", "json").json
+    assert (told["baseline"]["result"], told["baseline"]["passed"]) == ("WARN", True)
+    passed = run("--experiment", "old", "--baseline", "new")
+    assert passed.code == 0
+    assert "PASS: None of the 2 rows has dropped" in passed.out
+
+
+def test_accept_loss_and_cost_decide_what_is_recommended(run: Run, scores: str) -> None:
+    """The margin is in the sentence and in JSON; seconds and memory replace the number of parameters."""
+
+    def recommended(*options: str) -> str:
+        return str(run("--experiment", "tied", "--format", "json", *options).json["recommended"]["model"])
+
+    assert recommended() == recommended("--cost", "parameters") == SMALL[0]
+    assert recommended("--cost", "seconds") == BIG[0]
+    assert recommended("--accept-loss", "0.2") == BIG[0]
+    both = run("--experiment", "may", "--accept-loss", "6")
+    assert "a-big:1b with v1 is the best of 2" in both.out
+    assert "Ship b:500m with v1: it is the cheapest variant" in both.out
+    assert "at most 6 points worse than the best" in both.out
+    told = run("--experiment", "may", "--accept-loss", "0", "--format", "json").json
+    assert (told["margin"], told["margin_from"]) == (0.0, "given")
+    told = run("--scores", scores, "--accept-loss", "3", "--format", "json").json
+    assert (told["margin"], told["margin_from"]) == (3.0, "given")
+    assert run("--scores", scores, "--format", "json").json["margin_from"] == "observed"
 
 
 def test_weights_are_an_exploration(run: Run) -> None:
@@ -224,6 +287,10 @@ def test_weights_are_an_exploration(run: Run) -> None:
         (("--experiment", "may", "--margin", "inf"), "--margin must be a number"),
         (("--scores", ""), "--scores is empty"),
         (("--scores", "x.csv", "--baseline", "may"), "need an experiment"),
+        (("--scores", "x.csv", "--cost", "memory"), "need an experiment"),
+        (("--experiment", "may", "--accept-loss", "nan"), "--accept-loss must be a number of points"),
+        (("--experiment", "may", "--accept-loss", "inf"), "--accept-loss must be a number of points"),
+        (("--experiment", "may", "--accept-loss", "-1"), "--accept-loss must be a number of points"),
         (("--scores", "no-such-file.csv"), "no-such-file.csv cannot be read (No such file or directory)"),
         (("--scores", "."), ". cannot be read (Is a directory)"),
     ],

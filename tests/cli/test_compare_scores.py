@@ -17,9 +17,11 @@ model,prompt,scenario,composite
 a,v1,s1,10
 a,v1,s2,12
 a,v1,s3,11
+a,v1,s4,11
 b,v1,s1,8
 b,v1,s2,9.5
 b,v1,s3,8
+b,v1,s4,8.5
 """
 
 
@@ -68,7 +70,7 @@ def test_scores_come_from_standard_input_too(scores: str) -> None:
     assert json.loads(piped(SCORES).stdout)["title"] == "standard input"
     wrong = piped(SCORES.replace("9.5", "good"))
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr.startswith("tipbench: -:6: the composite is 'good'")
+    assert wrong.stderr.startswith("tipbench: -:7: the composite is 'good'")
     closed = subprocess.run(
         ["/bin/sh", "-c", '"$@" <&-', "sh", *command], capture_output=True, text=True, check=False
     )

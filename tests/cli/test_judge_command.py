@@ -108,7 +108,7 @@ def test_from_export_to_the_answer(world: World, tmp_path: Path) -> None:
     assert "compare --experiment bench" in applied.out
     status = judge("status", "--experiment", "bench")
     assert "20 of 20 candidates judged under tip-v1, 0 pending in 0 cells" in status.out
-    assert "judging further cannot change the winner" in status.out
+    assert "simulated judgements of the rest keep it first" in status.out
     assert "ann\thuman\t20\t1" in status.out
     assert here("compare", "--experiment", "bench", "--format", "json").json["winner"]["model"] == GOOD
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def planted(made_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("planted") / "home"
     shutil.copytree(made_home, home)
-    plant_judged("won", "tied", "rules", "raw", ledger=open_ledger("", home=home))
+    plant_judged("won", "tied", "unsure", "rules", "raw", ledger=open_ledger("", home=home))
     return home
 
 
@@ -46,7 +46,7 @@ def test_from_shipping_to_rolling_back() -> None:
     assert "version 1 of tipbench-tip" in first.out
     assert "Next: " in first.out
     assert first.err.startswith("Judge drift not checked")
-    second = here("ship", "--experiment", "tied", "--recommended", "--json")
+    second = here("ship", "--experiment", "tied", "--json")
     assert (second.json["model"], second.json["because"], second.json["replaces"]) == (
         *("b:500m", "recommended"),
         1,
@@ -68,14 +68,34 @@ def test_from_shipping_to_rolling_back() -> None:
     assert "there is nothing before it to go back to" in end.err
 
 
-def test_a_tie_exits_4_with_the_tie_group() -> None:
-    """Nothing on standard output; what may be typed next on standard error."""
-    refused = here("ship", "--experiment", "tied")
+def test_a_best_guess_exits_4_with_the_tie_group() -> None:
+    """Standard output stays empty; standard error lists the tied variants and the next options."""
+    refused = here("ship", "--experiment", "unsure")
     assert (refused.code, refused.out) == (4, "")
-    assert "a-big:1b/v1" in refused.err
-    assert "--recommended to ship b:500m with v1" in refused.err
-    named = here("ship", "--experiment", "tied", "--cell", "a-big:1b/v1")
-    assert (named.code, named.out.startswith("shipped a-big:1b with v1")) == (0, True)
+    assert "  a-big:1b/v1" in refused.err
+    assert "  b:500m/v1" in refused.err
+    assert "--recommended to ship the best guess a-big:1b with v1" in refused.err
+    assert here("ship", "--json").json is None
+    guess = here("ship", "--experiment", "unsure", "--recommended")
+    assert (guess.code, guess.out.startswith("shipped a-big:1b with v1")) == (0, True)
+    assert "is the best guess" in guess.err
+    named = here("ship", "--experiment", "unsure", "--cell", "b:500m/v1")
+    assert (named.code, named.out.startswith("shipped b:500m with v1")) == (0, True)
+
+
+def test_accept_loss_and_cost_decide_what_is_shipped() -> None:
+    """`ship` recommends with the same two options as `compare`, and names the winner beside what it ships."""
+    large = here("ship", "--experiment", "won", "--accept-loss", "6")
+    assert (large.code, large.out.startswith("shipped b:500m with v1, ")) == (0, True)
+    assert "a-big:1b with v1 is the best of 2" in large.err
+    assert "at most 6 points worse than the best with" in large.err
+    small = here("ship", "--experiment", "tied", "--accept-loss", "0.2")
+    assert (small.code, small.out.startswith("shipped a-big:1b with v1, ")) == (0, True)
+    assert "at most 0.2 points worse" in small.err
+    unmeasured = here("ship", "--experiment", "tied", "--cost", "memory")
+    assert (unmeasured.code, unmeasured.out.startswith("shipped a-big:1b with v1, ")) == (0, True)
+    quick = here("ship", "--experiment", "tied", "--cost", "seconds")
+    assert (quick.code, quick.out.startswith("shipped b:500m with v1, ")) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +112,10 @@ def test_a_tie_exits_4_with_the_tie_group() -> None:
         (("--experiment", "won", "--rollback"), 2, "exclude each other"),
         (("--status", "--history"), 2, "exclude each other"),
         (("--recommended",), 2, "of an --experiment; name it"),
+        (("--accept-loss", "1"), 2, "of an --experiment; name it"),
+        (("--cost", "memory"), 2, "of an --experiment; name it"),
+        (("--experiment", "won", "--accept-loss", "nan"), 2, "--accept-loss must be a number of points"),
+        (("--experiment", "won", "--accept-loss", "inf"), 2, "--accept-loss must be a number of points"),
         (("--experiment", "won", "--insist"), 2, "name with --cell"),
         (("--rollback",), 2, "nothing is shipped for the suite 'tip'"),
         (("--rollback", "--mlflow-url", "http://127.0.0.1:9"), 3, "cannot be reached"),

@@ -195,7 +195,7 @@ def test_a_baseline_is_shown_with_what_dropped_and_what_is_missing() -> None:
     text = read(replace(bare_report(now), baseline=found)).text
     assert "Against the baseline" in text
     assert all(sentence in text for sentence in found.sentences)
-    assert re.search(r"m p 9\.5 5\.9 -3\.6 \S+ to \S+ dropped", text)
+    assert re.search(r"m p 9\.5 5\.9 -3\.6 \S+ to \S+ BLOCK", text)
     assert found.missing[0].reason in text
     assert "New, with nothing to compare: o with p" in text
 
@@ -205,7 +205,7 @@ def test_without_advice_nothing_is_picked_out() -> None:
     assert "recommended" in read(sample_report()).text
     held_back = read(sample_report(advise=False, ground="proxy")).text
     assert "recommended" not in held_back
-    assert "Cheapest of those tied for first" not in held_back
+    assert "Cheapest that is close enough to the best" not in held_back
     assert "judged by the proxy, which is rules and no judge" in held_back
 
 

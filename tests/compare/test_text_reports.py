@@ -22,7 +22,7 @@ def test_csv_has_the_names_and_values_of_json() -> None:
     report = sample_report()
     head, *lines = rows(report_csv(report))
     first = report.as_dict()["rows"][0]
-    nested = {"scales", "by_scenario"}
+    nested = {"p_values", "scales", "by_scenario"}
     assert set(first) - nested == {name for name in head if "." not in name}
     assert len(lines) == len(report.board.rows)
     line = dict(zip(head, lines[0], strict=True))

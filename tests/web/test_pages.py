@@ -150,6 +150,46 @@ def test_an_address_that_cannot_be_meant_is_refused(pages: Api, query: str) -> N
     assert pages.admin.get(f"/experiments/{JUDGED}?{query}").status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("accept_loss=much", "&#39;much&#39; is not a number of points, such as 0.75"),
+        ("accept_loss=-1", "&#39;-1&#39; is not a number of points, such as 0.75"),
+        ("accept_loss=nan", "&#39;nan&#39; is not a number of points, such as 0.75"),
+        ("cost=money", "there is no cost &#39;money&#39;; there are parameters, seconds, memory"),
+    ],
+)
+def test_a_wrong_loss_or_cost_is_one_sentence(pages: Api, query: str, sentence: str) -> None:
+    """The page names the value and what to give, and has no ranking. The files are refused as well."""
+    answer = pages.admin.get(f"/experiments/{JUDGED}?{query}")
+    assert answer.status_code == 422
+    assert sentence.lower() in answer.text.lower()
+    assert 'id="leaderboard"' not in answer.text
+    assert pages.admin.get(f"/experiments/{JUDGED}/report.csv?{query}").status_code == 422
+
+
+def test_the_form_keeps_the_accepted_loss_and_the_cost(pages: Api) -> None:
+    """Both fields hold what was chosen, the ranking uses them, and the downloads follow."""
+    plain = pages.admin.get(f"/experiments/{JUDGED}").text
+    assert re.search(r'<input name="accept_loss"[^>]* value=""', plain)
+    assert re.search(r"<option>parameters</option>|<option selected>parameters</option>", plain)
+    answer = pages.admin.get(f"/experiments/{JUDGED}?accept_loss=9.5&cost=seconds").text
+    assert re.search(r'<input name="accept_loss"[^>]* value="9.5"', answer)
+    assert re.findall(r"<option selected>(\w+)</option>", answer) == ["seconds"]
+    assert "report.csv?accept_loss=9.5&amp;cost=seconds" in answer
+    assert "at most 9.5 points worse than the best" in answer
+    assert "at most 9.5 points" not in plain
+    row = pages.admin.get(f"/experiments/{JUDGED}/report.json?accept_loss=9.5&cost=seconds").json()
+    assert (row["margin"], row["recommended"]["model"]) == (9.5, SMALL)
+
+
+def test_the_fields_may_be_empty(pages: Api) -> None:
+    """A browser sends empty fields too: they have the same ranking as no fields."""
+    empty = pages.admin.get(f"/experiments/{JUDGED}/report.json?ground=&max_latency_ms=&accept_loss=&cost=")
+    plain = pages.admin.get(f"/experiments/{JUDGED}/report.json")
+    assert empty.json() | {"made_ms": 0} == plain.json() | {"made_ms": 0}
+
+
 def test_too_slow_rows_leave_the_board(pages: Api) -> None:
     """The slowest that is allowed changes the ranking, and the downloads follow it."""
     answer = pages.admin.get(f"/experiments/{JUDGED}?max_latency_ms=450").text

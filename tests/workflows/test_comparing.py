@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compared_worlds import AHEAD, BIG, CLOSE, OTHER, SMALL, cut_off, flat, judged, report, world
+from compared_worlds import AHEAD, BIG, CLOSE, OTHER, SMALL, UNSURE, cut_off, flat, judged, report, world
+from tipbench.compare.recommendation import Preferences
 from tipbench.errors import BadSetting, CheckFailed
 from tipbench.workflows.comparing import NOT_CHECKED
 from verdict_planting import ANNA, BEN, CODY, PROXY, ROBOT, anchor, by_scenario, judge
 
 if TYPE_CHECKING:
+    from tipbench.compare.recommendation import CostName
     from tipbench.compare.report import Report
+    from tipbench.compare.scores import Combination
     from tipbench.ledger.memory import MemoryLedger
     from tipbench.records import CellResult, Judge, Run
     from verdict_planting import Points
@@ -25,20 +28,23 @@ def test_a_winner_is_named_and_recommended() -> None:
     assert found.board.winner == found.board.recommended == BIG
     assert found.board.rows[0].mean == 16.5
     assert [row.n_judged for row in found.board.rows] == [8, 8]
-    assert "so ship it" in found.sentences[0]
+    assert found.board.recommended_because == "winner"
+    assert "a-big:1b with v1 is the best of 2: on 4 scenarios it beats" in found.sentences[0]
+    assert "Ship a-big:1b with v1: it is at most 0.75 points worse than the best with" in found.sentences[0]
     assert (found.ground, found.rubric_id, found.lowest, found.highest) == ("human", "tip-v1", 2, 17)
     assert "Judged by anna (human), under the rubric tip-v1." in found.notes
 
 
 def test_a_tie_recommends_the_smallest_then_the_fastest() -> None:
-    """Of what cannot be told apart the one with the fewest parameters is advised, then the lowest latency."""
+    """Within the margin the report recommends the fewest parameters, then the lowest latency."""
     found = report(judged(CLOSE))
     assert found.board.winner is None
     assert found.board.recommended == SMALL
     assert found.board.rows[0].combination == BIG
+    assert "No winner: 2 of 2 variants are tied for first" in found.sentences[0]
     assert (
-        "b:500m with v1 is no worse as far as the data can tell and the cheapest to run, so ship that one"
-        in found.sentences[0]
+        "Ship b:500m with v1: it is the cheapest variant that is close enough to the best, at most 0.75 "
+        "points worse than the best with 81 % probability." in found.sentences[0]
     )
 
     def faster(one: CellResult) -> CellResult:
@@ -48,6 +54,62 @@ def test_a_tie_recommends_the_smallest_then_the_fastest() -> None:
     place = world(SMALL, OTHER, changed=faster)
     judge(place, "x", ANNA, by_scenario({SMALL: CLOSE[BIG], OTHER: CLOSE[SMALL]}))
     assert report(place).board.recommended == OTHER
+
+
+def test_a_best_guess_is_no_advice_to_ship() -> None:
+    """No variant is close enough to the best with enough probability: the sentence has the lowest one."""
+    found = report(judged(UNSURE))
+    assert (found.board.recommended, found.board.recommended_because) == (BIG, "best guess")
+    assert "is the best guess: with 39 % probability it is more than 0.75 points worse" in found.sentences[0]
+    assert "Ship" not in found.sentences[0]
+
+
+def test_of_variants_with_the_same_scores_the_cheapest_is_the_best_guess() -> None:
+    """Equal scores on every scenario leave nothing to choose by but the cost."""
+    found = report(judged({BIG: (12,), SMALL: (12,)}))
+    assert (found.board.recommended, found.board.recommended_because) == (SMALL, "best guess")
+    assert "b:500m with v1 is the best guess, as no variant has a higher mean." in found.sentences[0]
+
+
+def test_the_margin_and_the_cost_decide_what_is_recommended() -> None:
+    """Without any loss the dearer first row is advised; a large loss accepts the smaller model; seconds and
+    memory replace parameters.
+    """
+
+    def measured(one: CellResult) -> CellResult:
+        big = one.cell.model.name == BIG[0]
+        completion = one.completion and replace(one.completion, latency_ms=100.0 if big else 900.0)
+        return replace(one, completion=completion, memory_bytes=2_000_000 if big else 1_000_000)
+
+    place = world(changed=measured)
+    judge(place, "x", ANNA, by_scenario(CLOSE))
+
+    def recommended(cost: CostName = "parameters", accept_loss: float | None = None) -> Combination | None:
+        preferences = Preferences(cost=cost, accept_loss=accept_loss)
+        return report(place, preferences=preferences).board.recommended
+
+    assert recommended() == SMALL
+    assert recommended(cost="memory") == SMALL
+    assert recommended(cost="seconds") == BIG
+    assert recommended(accept_loss=0.2) == BIG
+    winner = report(judged(AHEAD), preferences=Preferences(accept_loss=6.0))
+    assert (winner.board.winner, winner.board.recommended) == (BIG, SMALL)
+    assert "a-big:1b with v1 is the best of 2" in winner.sentences[0]
+    assert "Ship b:500m with v1: it is the cheapest variant" in winner.sentences[0]
+    assert "at most 6 points worse" in winner.sentences[0]
+
+
+def test_a_note_names_the_people_that_scenarios_share() -> None:
+    """The built-in suite has two scenarios for each persona: intervals hold for these people."""
+    place = world(n_scenarios=8)
+    judge(place, "x", ANNA, flat(12))
+    found = report(place)
+    assert found.board.n_clusters == 4
+    assert (
+        "The 8 scenarios are of 4 people: intervals of means hold for other scenarios of these people, not "
+        "for other people." in found.notes
+    )
+    assert not any("people" in note for note in report(judged(AHEAD)).notes)
 
 
 def test_nothing_judged_is_said_and_is_no_error() -> None:
@@ -89,18 +151,19 @@ def test_one_combination_has_nothing_to_be_compared_with() -> None:
     found = report(judged({BIG: (15, 14, 13, 14)}))
     assert found.board.winner is None
     assert found.board.rows[0].low is not None
-    assert "is the only combination" in found.sentences[0]
+    assert "is the only variant" in found.sentences[0]
 
 
 def test_one_scenario_has_no_intervals() -> None:
-    """One scenario cannot tell skill from luck: intervals and p are None, and the sentence says so."""
+    """One scenario is exploratory: intervals, p and the detectable difference are None."""
     place = world(n_scenarios=1)
     judge(place, "x", ANNA, by_scenario(AHEAD))
     found = report(place)
     for row in found.board.rows:
         assert (row.low, row.high, row.behind_low, row.p_value) == (None, None, None, None)
-    assert found.board.winner is None
-    assert "one scenario cannot tell skill from luck" in found.sentences[0]
+    assert (found.board.winner, found.board.detectable, found.board.exploratory) == (None, None, True)
+    assert "Exploratory: 1 scenario cannot name a winner." in found.sentences[0]
+    assert "is the best guess, as no variant has a higher mean" in found.sentences[0]
 
 
 def test_unjudged_slots_are_left_out_and_counted() -> None:
@@ -129,7 +192,9 @@ def test_an_incomplete_grid_is_ordered_by_what_is_shared() -> None:
     rows = report(place).board.rows
     assert [row.combination for row in rows] == [BIG, SMALL]
     assert (rows[0].mean, rows[1].mean) == (10.5, 13.0)
-    assert rows[1].behind == 1.0
+    assert rows[0].estimate is not None
+    assert rows[1].estimate is not None
+    assert rows[1].behind == rows[0].estimate - rows[1].estimate > 0
 
 
 def test_cells_that_failed_in_the_engine_are_missing_and_named() -> None:

@@ -17,44 +17,68 @@ if TYPE_CHECKING:
     from tipbench.compare.report import Report
 
 
+BEFORE = (13, 14, 13, 13, 14, 13, 13, 13)
+
+
 def against(
     now: Given,
     then: Given,
     **how: Any,  # noqa: ANN401 - as `report_on` takes
 ) -> Report:
-    place = world(*now, name="now")
-    world(*then, name="then", into=place)
+    n_scenarios = max(len(points) for points in (*now.values(), *then.values()))
+    place = world(*now, name="now", n_scenarios=n_scenarios)
+    world(*then, name="then", into=place, n_scenarios=n_scenarios)
     judge(place, "now", how.pop("judge_now", ANNA), by_scenario(now), batch_id="n")
     judge(place, "then", how.pop("judge_then", ANNA), by_scenario(then), batch_id="t")
     return report_on(read_judged(place, "now"), before=read_judged(place, "then"), **how)
 
 
 def test_a_baseline_is_passed_where_nothing_dropped() -> None:
-    """The same or better passes, and the power of the comparison is stated."""
-    found = against({**AHEAD, OTHER: (9, 9)}, {BIG: (14, 14, 14, 13), SMALL: (10, 11, 10, 11)}).baseline
+    """The same or better passes, and the sentences have the smallest drop that would block."""
+    then = {BIG: BEFORE, SMALL: (10, 11, 10, 11, 10, 10, 10, 11)}
+    now = {BIG: (14, 14, 14, 13, 14, 14, 13, 14), SMALL: (11, 10, 11, 11, 10, 11, 10, 11), OTHER: (9, 9)}
+    found = against(now, then).baseline
     assert found is not None
-    assert found.passed
+    assert (found.result, found.passed) == ("PASS", True)
     assert [one.model for one in found.new] == [OTHER[0]]
-    assert "would be found four times in five" in " ".join(found.sentences)
+    assert "would block four times in five; smaller ones may go unseen" in " ".join(found.sentences)
 
 
 def test_a_real_drop_beyond_the_margin_fails_the_baseline() -> None:
-    """Significant and larger than the margin fails; the same drop within a larger margin does not."""
-    now, then = {BIG: (10, 11, 10, 10)}, {BIG: (13, 13, 13, 14)}
+    """Significant beyond the margin blocks; the same drop within a larger margin is only a warning."""
+    now, then = {BIG: (10, 11, 10, 10, 11, 10, 10, 9)}, {BIG: BEFORE}
     found = against(now, then).baseline
     assert found is not None
-    assert (found.passed, found.dropped) == (False, (BIG,))
-    assert "Dropped beyond chance and by more than the margin of 0.5" in found.sentences[0]
+    assert (found.result, found.passed, found.suspicious) == ("BLOCK", False, (BIG,))
+    assert found.sentences[0].startswith(
+        "BLOCK: dropped by more than the margin of 0.5 beyond chance: a-big:1b with v1 by 3.1 points"
+    )
+    assert "Scenarios that became worse: a-big:1b with v1: carl-closing-time (-4.0)" in " ".join(
+        found.sentences
+    )
     within = against(now, then, margin=4.0).baseline
     assert within is not None
-    assert within.passed
+    assert (within.result, within.passed) == ("WARN", True)
+    assert "Look at a-big:1b with v1 (-3.1 points, p < .001)" in " ".join(within.sentences)
 
 
-def test_a_missing_cell_fails_the_baseline() -> None:
-    """Nobody knows how a combination is that was not collected or not judged again."""
-    gone = against({BIG: (14, 15)}, AHEAD).baseline
+def test_fewer_than_8_shared_scenarios_are_inconclusive() -> None:
+    """An equal score on 7 scenarios is not shown to be no drop; on 8 scenarios it passes."""
+    few = against({BIG: BEFORE[:7]}, {BIG: BEFORE[:7]}).baseline
+    assert few is not None
+    assert (few.result, few.passed) == ("INCONCLUSIVE", False)
+    assert "a-big:1b with v1 (7 shared scenarios, 8 are needed)" in " ".join(few.sentences)
+    enough = against({BIG: BEFORE}, {BIG: BEFORE}).baseline
+    assert enough is not None
+    assert enough.result == "PASS"
+
+
+def test_a_missing_cell_is_inconclusive() -> None:
+    """A row of the baseline that was not collected again cannot pass; the row that is there does not drop."""
+    gone = against({BIG: BEFORE}, {BIG: BEFORE, SMALL: BEFORE}).baseline
     assert gone is not None
-    assert not gone.passed
+    assert (gone.result, gone.passed) == ("INCONCLUSIVE", False)
+    assert [row.result for row in gone.rows] == ["PASS"]
     assert "b:500m with v1 (not in this experiment)" in " ".join(gone.sentences)
 
 
@@ -65,7 +89,7 @@ def test_failures_alone_are_no_comparison_with_a_baseline() -> None:
     judge(place, "then", ANNA, flat(12))
     found = report_on(read_judged(place, "now"), before=read_judged(place, "then")).baseline
     assert found is not None
-    assert (found.passed, found.rows, found.dropped) == (False, (), ())
+    assert (found.result, found.passed, found.rows, found.suspicious) == ("INCONCLUSIVE", False, (), ())
 
 
 def test_a_baseline_on_other_ground_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from compared_worlds import AHEAD, BIG, CLOSE, SMALL, cut_off, flat, judged, report, world
 from tipbench.compare.scores import Combination
 from tipbench.suite import load_suite
-from tipbench.workflows.facts import bounds_of, combinations
+from tipbench.workflows.facts import bounds_of, clusters_of, combinations
 from tipbench.workflows.judged import read_judged
 from tipbench.workflows.places import costs
 from verdict_planting import ANNA, BEN, by_scenario, judge
@@ -120,6 +120,25 @@ def test_costs_are_parameters_and_then_latency() -> None:
 def test_the_bounds_are_those_of_the_rubric() -> None:
     """The least is all ones with a point off for length, the most all fives in the right form."""
     assert bounds_of(read_judged(world(BIG), "x")) == (2.0, 17.0)
+
+
+def test_scenarios_of_the_built_in_suite_share_people() -> None:
+    """Two scenarios of each persona have the same cluster, and clusters are called people."""
+    clusters, called = clusters_of(read_judged(world(BIG), "x"))
+    assert called == "people"
+    names = [scenario.id for scenario in load_suite("tip").scenarios]
+    assert list(clusters) == names
+    assert [len({clusters[name] for name in some}) for some in (names[:4], names)] == [4, 4]
+    assert clusters["maya-monday-morning"] == clusters["maya-thursday-evening"]
+
+
+def test_scenarios_of_an_unknown_suite_share_nothing() -> None:
+    """Without the suite's texts the leaderboard takes scenarios as independent."""
+    place = world(BIG)
+    pin = place.pinned("x")
+    assert pin is not None
+    place._pins["x"] = replace(pin, suite_id="somebodys-own")
+    assert clusters_of(read_judged(place, "x")) == ({}, "clusters")
 
 
 def test_scenarios_have_titles_in_the_suites_order() -> None:

@@ -130,7 +130,7 @@ def test_a_decided_race_asks_for_nothing_more(world: World, tmp_path: Path) -> N
     assert found.raced_out == (f"{POOR} with v1",)
     assert (found.wanted, found.judged, found.pending, found.cells_pending) == (10, 10, 0, 0)
     assert not any(run.judge_pending for run in world.runs)
-    with pytest.raises(NotFound, match="judging further cannot change the winner"):
+    with pytest.raises(NotFound, match="simulated judgements of the rest keep it first"):
         export(world.settings, race, out=str(tmp_path / "b.json"))
 
 

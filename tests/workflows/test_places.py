@@ -14,18 +14,20 @@ from compared_worlds import BIG, CLOSE, OTHER, SMALL, report, world
 from tipbench.cli.compare import print_report
 from tipbench.compare.html_charts import fronts
 from tipbench.compare.html_leaderboard import leaderboard, picked
+from tipbench.compare.recommendation import Preferences
 from tipbench.compare.scores import Combination
 from tipbench.compare.table import report_table
 from tipbench.compare.text_reports import report_csv, report_md
 from tipbench.records import Host
 from tipbench.workflows.facts import combinations
-from tipbench.workflows.places import by_place, comparable, place_of
+from tipbench.workflows.places import by_place, comparable, costs, place_of
 from verdict_planting import ANNA, by_scenario, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from compared_worlds import Given
+    from tipbench.compare.recommendation import CostName
     from tipbench.compare.report import Report
     from tipbench.compare.table import Table
     from tipbench.ledger.memory import MemoryLedger
@@ -35,7 +37,7 @@ BOX = Host(
     kind="ollama", url="http://localhost:11434", version="0.9", machine="box", hardware="A CPU, 4 cores"
 )
 GPU = Host(kind="ollama", url="http://gpu:11434", version="0.9")
-TWINS: Given = {SMALL: (12, 10, 13, 9), OTHER: (11, 12, 10, 10)}
+TWINS: Given = {SMALL: CLOSE[BIG], OTHER: CLOSE[SMALL]}
 
 
 def made_on(
@@ -55,6 +57,13 @@ def made_on(
         )
 
     return changed
+
+
+def in_memory(changed: Callable[[CellResult], CellResult]) -> Callable[[CellResult], CellResult]:
+    """The same results; the larger model takes more memory."""
+    return lambda one: replace(
+        changed(one), memory_bytes=3 * 10**9 if one.cell.model.name == BIG[0] else 10**9
+    )
 
 
 def judged_on(given: Given, changed: Callable[[CellResult], CellResult]) -> MemoryLedger:
@@ -160,12 +169,13 @@ def test_each_host_has_a_chart_of_its_own(mixed: Report, apart: Report) -> None:
 
 
 def test_a_tie_between_hosts_is_not_resolved_by_latency() -> None:
-    """Of two equally small ones on two hosts the one that ranks first is advised, however slow its host."""
+    """Of two equally small variants on two hosts the first row is recommended, however slow its host is."""
     took = {(SMALL[0], GPU.url): 900.0, (SMALL[0], BOX.url): 10.0}
     found = report(judged_on(TWINS, made_on(by_prompt, took)))
     assert found.board.rows[0].combination == SMALL
     assert (found.board.recommended, found.board.recommended_because) == (SMALL, "smallest")
-    assert "none of them is smaller, so ship that one (latencies of different hosts" in found.sentences[0]
+    assert "it is one of the smallest variants that are close enough to the best" in found.sentences[0]
+    assert found.sentences[0].endswith("probability (speeds of different hosts are not compared).")
     shown = picked(found)
     assert shown is not None
     assert ("host", "gpu:11434") in shown.numbers
@@ -177,6 +187,34 @@ def test_fewer_parameters_decide_also_between_hosts(apart: Report) -> None:
     """A model's size is the same wherever it runs."""
     assert apart.board.rows[0].combination == BIG
     assert (apart.board.recommended, apart.board.recommended_because) == (SMALL, "cheapest")
+
+
+@pytest.mark.parametrize("by", ["seconds", "memory"])
+def test_seconds_and_memory_are_compared_only_within_a_host(by: CostName) -> None:
+    """Within a host the lower number is cheaper; across hosts the first row is recommended."""
+    took = {(BIG[0], GPU.url): 900.0, (BIG[0], BOX.url): 900.0, (SMALL[0], BOX.url): 10.0}
+    for place, recommended, because in [(by_model, BIG, "smallest"), (lambda _: BOX, SMALL, "cheapest")]:
+        found = report(judged_on(CLOSE, in_memory(made_on(place, took))), preferences=Preferences(cost=by))
+        assert (found.board.recommended, found.board.recommended_because) == (recommended, because)
+
+
+def test_costs_name_one_measured_number_for_seconds_and_memory() -> None:
+    """The number stands second, as only numbers of one host are compared; an unknown one is the dearest."""
+    took = {(BIG[0], GPU.url): 900.0, (SMALL[0], BOX.url): 10.0}
+    groups = combinations(judged_on(CLOSE, in_memory(made_on(by_model, took))).runs("x"))
+    assert costs(groups, by="seconds") == {BIG: (0.0, 900.0), SMALL: (0.0, 10.0)}
+    assert costs(groups, by="memory") == {BIG: (0.0, 3e9), SMALL: (0.0, 1e9)}
+    mixed = combinations(judged_on(CLOSE, made_on(in_turn, took)).runs("x"))
+    assert costs(mixed, by="seconds") == {BIG: (None, None), SMALL: (0.0, 10.0)}
+    assert costs(mixed, by="memory") == {BIG: (None, None), SMALL: (None, None)}
+
+
+def test_an_unknown_cost_is_the_dearest() -> None:
+    """A variant that two hosts made has no one latency, so the measured variant is recommended."""
+    took = {(SMALL[0], BOX.url): 5000.0}
+    found = report(judged_on(CLOSE, made_on(in_turn, took)), preferences=Preferences(cost="seconds"))
+    assert found.board.rows[0].combination == BIG
+    assert (found.board.recommended, found.board.recommended_because) == (SMALL, "cheapest")
 
 
 def test_an_absolute_limit_is_held_against_each_host_by_itself(mixed: Report) -> None:

@@ -14,6 +14,7 @@ from compared_worlds import BIG, SMALL
 from judged_world import plant
 from ledger_servers import MlflowServer, Proxy
 from shipped_world import plant_judged, settings
+from tipbench.compare.recommendation import Preferences
 from tipbench.errors import (
     BadInput,
     CheckFailed,
@@ -45,7 +46,7 @@ def planted(made_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with every experiment, which tests copy: planting takes a while."""
     home = tmp_path_factory.mktemp("planted") / "home"
     shutil.copytree(made_home, home)
-    names = ("won", "won-by-the-small-one", "tied", "rules", "not judged")
+    names = ("won", "won-by-the-small-one", "tied", "unsure", "rules", "not judged")
     plant_judged(*names, ledger=open_ledger("", home=home))
     return home
 
@@ -82,30 +83,55 @@ def test_nothing_is_shipped_at_first(home: Path) -> None:
         roll_back(settings())
 
 
-def test_a_tie_is_refused_with_the_tie_group(home: Path) -> None:
-    """Each of those that share the first place is listed with its numbers; nothing is shipped."""
+def test_a_best_guess_is_refused_with_the_tie_group(home: Path) -> None:
+    """The message lists each variant that is tied for first with its numbers; nothing is shipped."""
     with pytest.raises(CheckFailed) as refusal:
-        ship(settings(), experiment="tied")
+        ship(settings(), experiment="unsure")
     lines = str(refusal.value).splitlines()
-    assert lines[0].startswith("There is no single winner: 2 of 2 combinations share the first place")
+    assert lines[0].startswith("No winner: 2 of 2 variants are tied for first")
+    assert "a-big:1b with v1 is the best guess: with 39 % probability it is more than 0.75" in lines[0]
     assert [line.split()[0] for line in lines[1:3]] == ["a-big:1b/v1", "b:500m/v1"]
-    assert "13.00 (" in lines[1]
+    assert "11.50 (" in lines[1]
     assert "on 4 scenarios" in lines[1]
-    assert lines[3] == "Pass --recommended to ship b:500m with v1, or --cell with one of these names."
+    assert lines[3] == (
+        "Pass --recommended to ship the best guess a-big:1b with v1, or --cell with one of these names."
+    )
     assert shipped() is None
     assert open_ledger("", home=home).shipments("tip") == []
 
 
-def test_the_recommended_one_or_a_named_one_is_shipped_on_a_tie(home: Path) -> None:
-    """The cheaper one is recommended; the other is shipped by its name, and both carry that it was a tie."""
-    cheap = ship(settings(), experiment="tied", recommended=True)
-    assert ((cheap.model, cheap.prompt_id), cheap.because) == (SMALL, "recommended")
-    assert any("no single winner" in line for line in cheap.cautions)
-    dear = ship(settings(), experiment="tied", cell="a-big:1b/v1")
-    assert ((dear.model, dear.prompt_id), dear.because, dear.replaces) == (BIG, "named", cheap.version)
-    assert any("no single winner" in line for line in dear.cautions)
-    spoken = ship(settings(), experiment="tied", cell="b:500m with v1")
-    assert (spoken.model, spoken.prompt_id) == SMALL
+def test_the_best_guess_or_a_named_variant_is_shipped_when_a_person_chooses(home: Path) -> None:
+    """Both versions carry that there was no winner."""
+    guess = ship(settings(), experiment="unsure", recommended=True)
+    assert ((guess.model, guess.prompt_id), guess.because) == (BIG, "recommended")
+    assert any("is the best guess" in line for line in guess.cautions)
+    other = ship(settings(), experiment="unsure", cell="b:500m/v1")
+    assert ((other.model, other.prompt_id), other.because, other.replaces) == (SMALL, "named", guess.version)
+    assert any("No winner" in line for line in other.cautions)
+    spoken = ship(settings(), experiment="unsure", cell="a-big:1b with v1")
+    assert (spoken.model, spoken.prompt_id) == BIG
+
+
+@pytest.mark.parametrize("recommended", [False, True])
+def test_a_recommended_variant_is_shipped_although_it_is_no_winner(home: Path, recommended: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """The cheapest of a tie is close enough to the best; the version carries the tie and the probability."""
+    done = ship(settings(), experiment="tied", recommended=recommended)
+    assert ((done.model, done.prompt_id), done.because) == (SMALL, "recommended")
+    (said,) = (line for line in done.cautions if "No winner" in line)
+    assert "Ship b:500m with v1" in said
+    assert "81 % probability" in said
+    assert open_ledger("", home=home).shipped("tip") == shipped() == done
+
+
+def test_a_cheaper_variant_than_the_winner_is_shipped_within_the_accepted_loss(home: Path) -> None:
+    """The version names the winner and the variant that is shipped in its place."""
+    done = ship(settings(), experiment="won", preferences=Preferences(accept_loss=6.0))
+    assert ((done.model, done.prompt_id), done.because) == (SMALL, "recommended")
+    (said,) = (line for line in done.cautions if "is the best of 2" in line)
+    assert said.startswith("a-big:1b with v1 is the best of 2")
+    assert "Ship b:500m with v1: it is the cheapest variant that is close enough to the best" in said
+    strict = ship(settings(), experiment="tied", preferences=Preferences(accept_loss=0.2))
+    assert (strict.model, strict.prompt_id) == BIG
 
 
 def test_the_recommended_one_of_an_experiment_with_a_winner_is_the_winner(home: Path) -> None:

@@ -22,6 +22,7 @@ from tipbench.api.fields import (
     setting_rows,
 )
 from tipbench.api.jobs import Started, started
+from tipbench.compare.recommendation import Preferences
 from tipbench.judge.scoring import parse_weights
 from tipbench.records import ExperimentSummary
 from tipbench.workflows.browse import experiments
@@ -93,6 +94,17 @@ class LongPromptAnswer(BaseModel):
     model: str = Field(description="the model whose own context length this is, else empty")
 
 
+class PowerAnswer(BaseModel):
+    """What the planned leaderboard will be able to tell, in points."""
+
+    n_scenarios: int
+    n_variants: int
+    detectable: float | None
+    more_scenarios: int
+    with_more: float
+    basis: str
+
+
 class Plan(BaseModel):
     """What a collection would take. `notices` are remarks made on the way."""
 
@@ -106,6 +118,7 @@ class Plan(BaseModel):
     free_bytes: int
     models: list[ModelPlan]
     long_prompts: list[LongPromptAnswer]
+    power: PowerAnswer | None
     notices: list[str]
 
 
@@ -296,6 +309,15 @@ def leaderboard(
     insist: bool = False,
     max_latency_ms: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
     weights: Annotated[str | None, Query(description="such as relevance=2,tone=0.5")] = None,
+    accept_loss: Annotated[
+        float | None,
+        Query(
+            ge=0, allow_inf_nan=False, description="points worse than the best; 5 % of the scale if missing"
+        ),
+    ] = None,
+    cost: Annotated[
+        Literal["parameters", "seconds", "memory"], Query(description="what makes a variant cheap")
+    ] = "parameters",
     if_none_match: Annotated[str, Header()] = "",
 ) -> Response:
     """What was judged, ranked. 409 where only a judge that is not trusted has judged: see `insist`."""
@@ -306,6 +328,7 @@ def leaderboard(
         insist=insist,
         max_latency_ms=max_latency_ms,
         weights=None if weights is None else parse_weights(weights),
+        preferences=Preferences(accept_loss=accept_loss, cost=cost),
     )
     told = report.as_dict()
     tag = _tag({**told, "made_ms": None})

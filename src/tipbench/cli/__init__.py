@@ -45,7 +45,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 # One line: the help wraps it, and keeps every break that is in it.
 EXIT_CODES = (
     "Exit codes: 0 done; 1 some cells failed; 2 bad input; 3 an engine or ledger that is needed "
-    "cannot be reached or is busy; 4 a check ran and said no; 130 interrupted."
+    "cannot be reached or is busy; 4 a check ran and said no; 5 a check could not be made; 130 interrupted."
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tipbench.cli.options import settings_options
+from tipbench.cli.options import AcceptLoss, Cost, CostOption, settings_options
 from tipbench.cli.screen import (
     json_text,
     plain_text,
@@ -21,7 +21,7 @@ from tipbench.cli.screen import (
     written,
 )
 from tipbench.cli.screen import out as console
-from tipbench.errors import BadInput, CheckFailed
+from tipbench.errors import BadInput, CheckFailed, Inconclusive
 from tipbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,12 +72,16 @@ def compare_command(
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline", metavar="EXPERIMENT", help="exit 4 if anything is worse than in EXPERIMENT"
+            "--baseline",
+            metavar="EXPERIMENT",
+            help="exit 4 if anything is worse than in EXPERIMENT, 5 if that cannot be judged",
         ),
     ] = None,
     margin: Annotated[
         float, typer.Option("--margin", min=0, help="with --baseline: points that a drop may have")
     ] = 0.5,
+    accept_loss: AcceptLoss = None,
+    cost: CostOption = Cost.parameters,
     max_latency_ms: Annotated[
         float | None,
         typer.Option(
@@ -105,25 +109,28 @@ def compare_command(
         ),
     ] = False,
 ) -> None:
-    """Rank (model, prompt) combinations by what was judged, claiming no more than the data hold.
+    """Rank (model, prompt) variants by what was judged, claiming no more than the data hold.
 
-    Rows marked 1= cannot be told apart from the first. Two sentences below the table say what to do, and
-    what it would take to say more.
+    Rows marked 1= cannot be told apart from the first. The sentences below the table name a winner if there
+    is one, recommend the cheapest variant that is close enough to the best, and say what it would take to
+    say more.
 
     Example: tipbench compare --experiment tip-bench-may --format html --out report.html
     """
+    from tipbench.compare.recommendation import Preferences
     from tipbench.judge.scoring import parse_weights
     from tipbench.workflows.comparing import compare, compare_scores
 
     _check_options(scores, baseline, margin)
     _check_out(out, form, force=force)
     if scores is not None:
-        if any(one is not None for one in (baseline, weights, max_latency_ms, ground)):
+        needing = (baseline, weights, max_latency_ms, ground)
+        if any(one is not None for one in needing) or cost is not Cost.parameters:
             raise BadInput(
-                "--scores ranks a file as it is; --baseline, --weights, --max-latency-ms and --ground need "
-                "an experiment"
+                "--scores ranks a file as it is; --baseline, --weights, --max-latency-ms, --ground and "
+                "--cost need an experiment"
             )
-        report = compare_scores(scores)
+        report = compare_scores(scores, accept_loss=accept_loss)
     else:
         report = compare(
             settings,
@@ -131,12 +138,14 @@ def compare_command(
             insist=insist,
             weights=parse_weights(weights) if weights is not None else None,
             max_latency_ms=max_latency_ms,
+            preferences=Preferences(accept_loss=accept_loss, cost=cost.value),
             baseline=baseline,
             margin=margin,
         )
     _tell(report, form, out)
     if report.baseline is not None and not report.baseline.passed:
-        raise CheckFailed(" ".join(report.baseline.sentences))
+        error = CheckFailed if report.baseline.result == "BLOCK" else Inconclusive
+        raise error(" ".join(report.baseline.sentences))
 
 
 def _check_options(scores: str | None, baseline: str | None, margin: float) -> None:

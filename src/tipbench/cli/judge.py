@@ -413,7 +413,7 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
     )
     _print_left(found, settings)
     if found.settled:
-        say("  judging further cannot change the winner")
+        say("  settled: one variant is left in the race, and simulated judgements of the rest keep it first")
     if found.raced_out:
         say(f"  raced out: {', '.join(found.raced_out)}")
     if found.old_verdicts:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +17,37 @@ from tipbench.settings import Settings, default_of, table
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import Field
+
+
+def _checked_points(points: float | None) -> float | None:
+    if points is not None and not (math.isfinite(points) and points >= 0):
+        raise BadInput("--accept-loss must be a number of points, 0 or more, such as 0.75")
+    return points
+
+
+AcceptLoss = Annotated[
+    float | None,
+    typer.Option(
+        "--accept-loss",
+        metavar="POINTS",
+        callback=_checked_points,
+        help="how much worse than the best a recommended variant may be (default: 5 % of the scale)",
+    ),
+]
+
+
+class Cost(str, Enum):
+    """What makes a variant cheap."""
+
+    parameters = "parameters"
+    seconds = "seconds"
+    memory = "memory"
+
+
+CostOption = Annotated[
+    Cost,
+    typer.Option("--cost", help="what makes a variant cheap; seconds and memory only within one host"),
+]
 
 _OF_EXPERIMENT = "the suite, built-in or a folder (default: the one that the experiment was collected with)"
 _ARGUMENT = "experiment_argument"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tipbench.cli.bench import AsJson
-from tipbench.cli.options import settings_options
+from tipbench.cli.options import AcceptLoss, Cost, CostOption, settings_options
 from tipbench.cli.screen import print_json, print_rows, say, tell, typed
 from tipbench.errors import BadInput
 from tipbench.settings import Settings
@@ -29,10 +29,10 @@ def ship_command(
     *,
     settings: Settings,
     experiment: Annotated[
-        str | None, typer.Option("--experiment", metavar="NAME", help="ship what won this experiment")
+        str | None, typer.Option("--experiment", metavar="NAME", help="ship a variant of this experiment")
     ] = None,
     recommended: Annotated[
-        bool, typer.Option("--recommended", help="on a tie, ship the one that `compare` recommends")
+        bool, typer.Option("--recommended", help="ship the one that `compare` recommends, also a best guess")
     ] = False,
     cell: Annotated[
         str | None,
@@ -44,6 +44,8 @@ def ship_command(
             "--insist", help="with --cell: ship it although no judge that can be trusted has judged it"
         ),
     ] = False,
+    accept_loss: AcceptLoss = None,
+    cost: CostOption = Cost.parameters,
     rollback: Annotated[
         bool, typer.Option("--rollback", help="go back to what was shipped before; may be repeated")
     ] = False,
@@ -55,15 +57,24 @@ def ship_command(
 ) -> None:
     """Make a benched (model, prompt) the one that the app's tips come from.
 
-    Ships the winner of an experiment. Where there is none it exits 4 and lists those that share the first
-    place: choose with --recommended or --cell. It is recorded in MLflow as a version of the registered model
-    tipbench-SUITE, under the alias `shipped`; a running `tipbench serve` takes it up by itself.
+    Ships the variant that `compare` recommends: the cheapest that is close enough to the best. If that is
+    only a best guess, it exits 4 and lists the variants that are tied for first: choose with --recommended
+    or --cell. It is recorded in MLflow as a version of the registered model tipbench-SUITE, under the alias
+    `shipped`; a running `tipbench serve` takes it up by itself.
 
     Example: tipbench ship --experiment tip-bench-may --recommended
     """
+    from tipbench.compare.recommendation import Preferences
     from tipbench.workflows import shipping
 
-    _check(experiment, recommended=recommended, cell=cell, insist=insist, others=(rollback, status, history))
+    chooses = recommended or cell is not None or insist or accept_loss is not None
+    _check(
+        experiment,
+        chooses=chooses or cost is not Cost.parameters,
+        cell=cell,
+        insist=insist,
+        others=(rollback, status, history),
+    )
     if history:
         _print_history(shipping.history(settings), as_json=as_json)
     elif rollback:
@@ -73,7 +84,12 @@ def ship_command(
     else:
         before = _served_now()
         done = shipping.ship(
-            settings, experiment=experiment, recommended=recommended, cell=cell, insist=insist
+            settings,
+            experiment=experiment,
+            recommended=recommended,
+            cell=cell,
+            insist=insist,
+            preferences=Preferences(accept_loss=accept_loss, cost=cost.value),
         )
         _print_shipped(done, before, settings, as_json=as_json)
 
@@ -90,7 +106,7 @@ def _served_now() -> Shipped | None:
 
 
 def _check(
-    experiment: str | None, *, recommended: bool, cell: str | None, insist: bool, others: tuple[bool, ...]
+    experiment: str | None, *, chooses: bool, cell: str | None, insist: bool, others: tuple[bool, ...]
 ) -> None:
     if experiment == "":
         raise BadInput("--experiment is empty; give the name of an experiment")
@@ -98,8 +114,11 @@ def _check(
         raise BadInput("--cell is empty; give MODEL/PROMPT, such as qwen2.5:0.5b/v1")
     if sum(others) + (experiment is not None) > 1:
         raise BadInput("--experiment, --rollback, --status and --history exclude each other; give one")
-    if experiment is None and (recommended or cell is not None or insist):
-        raise BadInput("--recommended, --cell and --insist say what to ship of an --experiment; name it")
+    if experiment is None and chooses:
+        raise BadInput(
+            "--recommended, --cell, --insist, --accept-loss and --cost choose a variant of an --experiment; "
+            "name it"
+        )
     if insist and cell is None:
         raise BadInput("--insist is for a combination that you name with --cell")
 

@@ -1,15 +1,16 @@
-"""One experiment against an earlier one, combination by combination, on the scenarios that both have.
+"""One experiment against an earlier one, row by row, on the scenarios that both have: a gate for a CI job.
 
-A combination has dropped where its scores are lower beyond chance and by more than the margin. Chance is a
-one-sided paired t-test on scenario means, since only a drop matters here, with Holm's correction over the
-combinations. A combination that cannot be compared fails the comparison: nobody knows how it is.
+BLOCK: a row has dropped by more than the margin beyond chance. INCONCLUSIVE: a row of the baseline cannot be
+compared, or on too few scenarios. WARN: a drop is beyond chance but perhaps within the margin, or it looks
+larger than the margin but may be chance. Otherwise PASS. Chance is a one-sided paired t-test on scenario
+means, as only a drop matters here, with Holm's correction over the rows.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tipbench.compare import statistics
 from tipbench.compare.scores import Combination, gather
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
 
     Means = Mapping[Combination, Mapping[str, float]]
 
+GateResult = Literal["BLOCK", "INCONCLUSIVE", "WARN", "PASS"]
+
+FEWEST_SHARED = 8
+_MOST_WORSE = 5
+_DEFAULT_MARGIN = 0.5
+
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineRow:
     """One combination now and then, on the `n_scenarios` that both experiments have judged.
 
-    `change` is now minus then, with its interval. `p_value` is for a drop, one-sided and corrected for the
-    number of combinations.
+    `change` is now minus then, with its interval. `p_value` is for any drop and `p_beyond` for a drop by more
+    than the margin; both are one-sided and corrected for the number of rows. `worse` has the scenarios that
+    fell by more than the margin, the worst first, with their changes.
     """
 
     model: str
@@ -42,7 +50,9 @@ class BaselineRow:
     low: float | None
     high: float | None
     p_value: float
-    dropped: bool
+    p_beyond: float
+    result: GateResult
+    worse: tuple[tuple[str, float], ...] = ()
 
     @property
     def combination(self) -> Combination:
@@ -63,25 +73,37 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineReport:
-    """What became of the baseline's combinations. It is passed if none has dropped and none is missing.
+    """What became of the baseline's combinations. `result` is that of the worst row.
 
-    `new` ones have nothing to be compared with and do not matter. `detectable` is the true drop that would
-    be found four times in five; None where the changes do not vary.
+    `new` ones have nothing to be compared with and do not matter. `detectable` is the smallest true drop that
+    would block four times in five; None where the changes do not vary.
     """
 
     rows: tuple[BaselineRow, ...]
-    dropped: tuple[Combination, ...]
     missing: tuple[Missing, ...]
     new: tuple[Combination, ...]
     margin: float
     alpha: float
     detectable: float | None
-    passed: bool
+    result: GateResult
     sentences: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return self.result in {"PASS", "WARN"}
+
+    @property
+    def suspicious(self) -> tuple[Combination, ...]:
+        """The rows that a second collection should confirm."""
+        return tuple(row.combination for row in self.rows if row.result in {"BLOCK", "WARN"})
 
 
 def compare_to_baseline(
-    rows: Iterable[Row], baseline_rows: Iterable[Row], *, margin: float = 0.5, alpha: float = 0.05
+    rows: Iterable[Row],
+    baseline_rows: Iterable[Row],
+    *,
+    margin: float = _DEFAULT_MARGIN,
+    alpha: float = 0.05,
 ) -> BaselineReport:
     """Whether anything has become worse since the baseline. Rows are as for `rank`; largest drop first."""
     if not (math.isfinite(margin) and margin >= 0):
@@ -92,27 +114,30 @@ def compare_to_baseline(
     means, means_then = _means(now), _means(then)
     shared = {cell: _paired(means.get(cell, {}), of_cell) for cell, of_cell in means_then.items()}
     usable = {cell: pairs for cell, pairs in shared.items() if len(pairs) > 1}
-    changes = {cell: _change(pairs) for cell, pairs in usable.items()}
-    p_values = _holm({cell: _one_sided(change) for cell, change in changes.items()})
-    found = [
-        _row(cell, usable[cell], change, p_values[cell], margin=margin, alpha=alpha)
-        for cell, change in changes.items()
-    ]
+    found = _rows(usable, margin=margin, alpha=alpha)
     everyone, before = set(means) | set(now.unjudged), set(means_then) | set(then.unjudged)
     unusable = [cell for cell in sorted(before) if cell not in usable]
     missing = tuple(_missing(cell, everyone, means_then, len(shared.get(cell, ()))) for cell in unusable)
     report = BaselineReport(
         rows=tuple(sorted(found, key=lambda row: (row.change, row.combination))),
-        dropped=tuple(sorted(row.combination for row in found if row.dropped)),
         missing=missing,
         new=tuple(sorted(everyone - before)),
         margin=margin,
         alpha=alpha,
-        detectable=_detectable(list(changes.values()), margin=margin, alpha=alpha),
-        passed=bool(found) and not missing and not any(row.dropped for row in found),
+        detectable=_detectable([_change(pairs) for pairs in usable.values()], margin=margin, alpha=alpha),
+        result=_worst(found, missing=bool(missing)),
         sentences=(),
     )
     return replace(report, sentences=_sentences(report))
+
+
+def _worst(rows: Sequence[BaselineRow], *, missing: bool) -> GateResult:
+    results = {row.result for row in rows}
+    if "BLOCK" in results:
+        return "BLOCK"
+    if missing or not rows or "INCONCLUSIVE" in results:
+        return "INCONCLUSIVE"
+    return "WARN" if "WARN" in results else "PASS"
 
 
 def _means(scores: Scores) -> dict[Combination, dict[str, float]]:
@@ -123,22 +148,23 @@ def _means(scores: Scores) -> dict[Combination, dict[str, float]]:
     return means
 
 
-def _paired(now: Mapping[str, float], then: Mapping[str, float]) -> list[tuple[float, float]]:
-    return [(now[scenario], then[scenario]) for scenario in sorted(then) if scenario in now]
+def _paired(now: Mapping[str, float], then: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """By scenario, its mean now and then."""
+    return {scenario: (now[scenario], then[scenario]) for scenario in sorted(then) if scenario in now}
 
 
-def _change(pairs: Sequence[tuple[float, float]]) -> Summary:
-    differences = [now - then for now, then in pairs]
+def _change(pairs: Mapping[str, tuple[float, float]]) -> Summary:
+    differences = [now - then for now, then in pairs.values()]
     mean = math.fsum(differences) / len(differences)
     squares = math.fsum((one - mean) ** 2 for one in differences)
-    scale = max(abs(value) for pair in pairs for value in pair)
+    scale = max(abs(value) for pair in pairs.values() for value in pair)
     return statistics.summary(n=len(pairs), mean=mean, squares=squares, scale=scale)
 
 
 def _one_sided(change: Summary) -> float:
     """How easily chance would make the scores fall this much."""
-    p = statistics.two_sided_p(change) or 0.0
-    return p / 2 if change.mean < 0 else 1 - p / 2
+    p = statistics.two_sided_p(change)
+    return 1.0 if p is None else p / 2 if change.mean < 0 else 1 - p / 2
 
 
 def _holm(p_values: Mapping[Combination, float]) -> dict[Combination, float]:
@@ -151,28 +177,54 @@ def _holm(p_values: Mapping[Combination, float]) -> dict[Combination, float]:
     return corrected
 
 
+def _rows(
+    usable: Mapping[Combination, Mapping[str, tuple[float, float]]], *, margin: float, alpha: float
+) -> list[BaselineRow]:
+    changes = {cell: _change(pairs) for cell, pairs in usable.items()}
+    beyond_margin = {cell: replace(change, mean=change.mean + margin) for cell, change in changes.items()}
+    p_values = _holm({cell: _one_sided(change) for cell, change in changes.items()})
+    p_beyond = _holm({cell: _one_sided(change) for cell, change in beyond_margin.items()})
+    return [
+        _row(cell, pairs, changes[cell], (p_values[cell], p_beyond[cell]), margin=margin, alpha=alpha)
+        for cell, pairs in usable.items()
+    ]
+
+
 def _row(
     cell: Combination,
-    pairs: Sequence[tuple[float, float]],
+    pairs: Mapping[str, tuple[float, float]],
     change: Summary,
-    p_value: float,
+    p_values: tuple[float, float],
     *,
     margin: float,
     alpha: float,
 ) -> BaselineRow:
     low, high = statistics.interval(change, alpha=alpha) or (None, None)
+    p_value, p_beyond = p_values
+    changes = sorted((now - then, scenario) for scenario, (now, then) in pairs.items())
     return BaselineRow(
         model=cell.model,
         prompt=cell.prompt,
         n_scenarios=len(pairs),
-        mean=math.fsum(now for now, _ in pairs) / len(pairs),
-        baseline_mean=math.fsum(then for _, then in pairs) / len(pairs),
+        mean=math.fsum(now for now, _ in pairs.values()) / len(pairs),
+        baseline_mean=math.fsum(then for _, then in pairs.values()) / len(pairs),
         change=change.mean,
         low=low,
         high=high,
         p_value=p_value,
-        dropped=p_value < alpha and -change.mean > margin,
+        p_beyond=p_beyond,
+        result=_result(change, p_values, margin=margin, alpha=alpha),
+        worse=tuple((scenario, one) for one, scenario in changes if -one > margin)[:_MOST_WORSE],
     )
+
+
+def _result(change: Summary, p_values: tuple[float, float], *, margin: float, alpha: float) -> GateResult:
+    p_value, p_beyond = p_values
+    if p_beyond < alpha:
+        return "BLOCK"
+    if change.n < FEWEST_SHARED:
+        return "INCONCLUSIVE"
+    return "WARN" if p_value < alpha or -change.mean > margin else "PASS"
 
 
 def _missing(cell: Combination, now: set[Combination], then: Means, shared: int) -> Missing:
@@ -188,38 +240,67 @@ def _missing(cell: Combination, now: set[Combination], then: Means, shared: int)
 
 
 def _detectable(changes: Sequence[Summary], *, margin: float, alpha: float) -> float | None:
-    """The true drop found four times in five: it must stand out from chance and exceed the margin as well."""
+    """The smallest true drop that blocks four times in five."""
     spreads = [change.sd for change in changes if change.sd]
     if not spreads:
         return None
     sd = math.sqrt(math.fsum(one**2 for one in spreads) / len(spreads))
     n = sorted(change.n for change in changes)[len(changes) // 2]
-    by_chance = statistics.detectable_difference(sd, n=n, alpha=min(2 * alpha / len(changes), 1.0))
-    return max(by_chance, margin + statistics.t_quantile(statistics.POWER, n - 1) * sd / math.sqrt(n))
+    level = min(2 * alpha / len(changes), 1.0)
+    return margin + statistics.detectable_difference(sd, n=n, alpha=level)
 
 
 def _sentences(report: BaselineReport) -> tuple[str, ...]:
-    said = [_finding(report), _missing_sentence(report), _power(report), _new(report)]
-    return tuple(sentence for sentence in said if sentence)
+    parts = [_finding(report), _warnings(report), _not_compared(report), _worse(report), _power(report)]
+    return tuple(sentence for sentence in [*parts, _new(report)] if sentence)
 
 
 def _finding(report: BaselineReport) -> str:
     if not report.rows:
-        return "Nothing can be compared with the baseline, so the comparison fails."
-    if not report.dropped:
-        count = f"None of the {len(report.rows)} combinations" if len(report.rows) > 1 else "The combination"
-        verb = "has dropped" if len(report.rows) > 1 else "has not dropped"
-        return f"{count} {verb} by more than the margin of {report.margin:g} and beyond chance."
-    fallen = [row for row in report.rows if row.dropped]
-    names = listed(f"{row.combination} by {-row.change:.1f} points (p {_p(row.p_value)})" for row in fallen)
-    return f"Dropped beyond chance and by more than the margin of {report.margin:g}: {names}."
+        return "INCONCLUSIVE: nothing can be compared with the baseline."
+    blocked = [row for row in report.rows if row.result == "BLOCK"]
+    if blocked:
+        names = listed(
+            f"{row.combination} by {-row.change:.1f} points ({_p(row.p_beyond)})" for row in blocked
+        )
+        return f"BLOCK: dropped by more than the margin of {report.margin:g} beyond chance: {names}."
+    if report.result == "INCONCLUSIVE":
+        return "INCONCLUSIVE: no drop is certain, but not every row of the baseline can be compared."
+    count = f"None of the {len(report.rows)} rows" if len(report.rows) > 1 else "The only row"
+    verb = "has" if len(report.rows) > 1 else "has not"
+    return (
+        f"{report.result}: {count} {verb} dropped by more than the margin of {report.margin:g} beyond chance."
+    )
 
 
-def _missing_sentence(report: BaselineReport) -> str:
-    if not report.missing:
+def _warnings(report: BaselineReport) -> str:
+    found = [row for row in report.rows if row.result == "WARN"]
+    if not found:
         return ""
-    names = listed(map(str, report.missing), most=6)
-    return f"The comparison fails as it cannot say anything about {names}."
+    names = listed(f"{row.combination} ({row.change:+.1f} points, {_p(row.p_value)})" for row in found)
+    return f"Look at {names}: a drop is certain or larger than the margin, but not both."
+
+
+def _not_compared(report: BaselineReport) -> str:
+    few = [row for row in report.rows if row.result == "INCONCLUSIVE"]
+    names = [
+        *(
+            f"{row.combination} ({row.n_scenarios} shared scenarios, {FEWEST_SHARED} are needed)"
+            for row in few
+        ),
+        *map(str, report.missing),
+    ]
+    return f"Cannot be judged: {listed(names, most=6)}." if names else ""
+
+
+def _worse(report: BaselineReport) -> str:
+    """The scenarios that became worse, of the rows that block or warn."""
+    found = [row for row in report.rows if row.result in {"BLOCK", "WARN"} and row.worse]
+    lists = (
+        f"{row.combination}: {', '.join(f'{name} ({change:+.1f})' for name, change in row.worse)}"
+        for row in found
+    )
+    return f"Scenarios that became worse: {'; '.join(lists)}." if found else ""
 
 
 def _power(report: BaselineReport) -> str:
@@ -229,7 +310,7 @@ def _power(report: BaselineReport) -> str:
     if report.detectable is None:
         return "The changes do not vary, so it is not known how small a drop would be found."
     return (
-        f"With {n} shared scenarios a true drop of about {report.detectable:.1f} points would be found four "
+        f"With {n} shared scenarios a true drop of about {report.detectable:.1f} points would block four "
         "times in five; smaller ones may go unseen."
     )
 
@@ -241,4 +322,4 @@ def _new(report: BaselineReport) -> str:
 
 
 def _p(value: float) -> str:
-    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
+    return "p < .001" if value < 0.001 else f"p {value:.3f}".replace("0.", ".", 1)

@@ -162,7 +162,7 @@ def _baseline(report: Report, found: BaselineReport) -> _Baseline:
             figures.number(row.mean, digits),
             f"{row.change:+.{digits}f}",
             figures.span(row.low, row.high, digits),
-            "dropped" if row.dropped else "",
+            {"PASS": ""}.get(row.result, row.result),
         )
         for row in found.rows
     )

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 _BECAUSE = {
     "winner": "Winner",
-    "cheapest": "Cheapest of those tied for first",
-    "smallest": "Among the smallest of those tied for first",
-    "highest mean": "Highest mean",
+    "cheapest": "Cheapest that is close enough to the best",
+    "smallest": "Among the smallest that are close enough to the best",
+    "within margin": "Close enough to the best",
+    "best guess": "Best guess",
+    "only one": "The only variant",
 }
 _MAJOR = ("mean", "expect", "behind", "P(best)")
 
@@ -126,7 +128,7 @@ def _tags(report: Report, row: LeaderboardRow) -> tuple[str, ...]:
     board = report.board
     tags = {
         "winner": row.combination == board.winner,
-        "recommended": report.advise and row.combination == board.recommended and not board.winner,
+        "recommended": report.advise and row.combination == board.recommended != board.winner,
         "not judged": row.mean is None,
     }
     return tuple(tag for tag, holds in tags.items() if holds)

@@ -167,7 +167,7 @@ class Report:
             "sentences": list(self.sentences),
             "notes": list(self.notes),
             "exploration": self.exploration and self._explored(self.exploration),
-            "baseline": self.baseline and asdict(self.baseline),
+            "baseline": self.baseline and {**asdict(self.baseline), "passed": self.baseline.passed},
             "hosts": [asdict(host) for host in self.hosts],
         }
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tipbench.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
 Row = tuple[str, str, str, float | None]
 
 _LARGEST = 1e100
+_ROUNDING = 1e-9
 
 
 class Combination(NamedTuple):
@@ -35,7 +36,8 @@ class Scores:
     """Scenario means: `value[i]` is what `cells[cell[i]]` reached on `scenarios[scenario[i]]`.
 
     The scenario is the unit: repeats and further tips make its value more precise, and are not new scenarios.
-    `scale` is the size of the largest value, against which rounding is told from spread.
+    `scale` is the size of the largest value, against which rounding is told from spread. `step` is the
+    smallest difference between two scenario means, 0 where all are the same.
     """
 
     cells: tuple[Combination, ...]
@@ -48,8 +50,38 @@ class Scores:
     scale: float
 
     @property
+    def step(self) -> float:
+        import numpy as np
+
+        gaps = np.diff(np.unique(self.value))
+        real = gaps[gaps > _ROUNDING * self.scale]
+        return float(real.min()) if len(real) else 0.0
+
+    @property
     def complete(self) -> bool:
         return len(self.value) == len(self.cells) * len(self.scenarios)
+
+
+def by_cluster(scores: Scores, clusters: Mapping[str, str]) -> Scores | None:
+    """The scores with the mean of each cluster in place of its scenarios. None without two shared clusters.
+
+    A scenario without a cluster is its own.
+    """
+    import numpy as np
+
+    names = [clusters.get(one, f"scenario {one}") for one in scores.scenarios]
+    known = sorted(set(names))
+    if not 1 < len(known) < len(names):
+        return None
+    group = scores.cell * len(known) + np.array([known.index(name) for name in names])[scores.scenario]
+    keys, at = np.unique(group, return_inverse=True)
+    return replace(
+        scores,
+        scenarios=tuple(known),
+        cell=keys // len(known),
+        scenario=keys % len(known),
+        value=np.bincount(at, scores.value) / np.bincount(at),
+    )
 
 
 def gather(rows: Iterable[Row]) -> Scores:

@@ -1,13 +1,14 @@
-"""How likely each cell is the best, and what its mean really is once luck is allowed for.
+"""How likely each cell is the best, how much worse it may be, and its mean once luck is allowed for.
 
 One small hierarchical model. A cell's mean is its true value plus noise, whose variance is known only as well
 as the data allow (scaled inverse chi-squared); true values are normal around a common mean, with a spread
-that is uniform between 0 and five times the spread of the means. The posterior is taken on a grid of noise
-and spread; true values are drawn from it.
+that is uniform between 0 and five times the spread of the means, or of their noise if that is larger. The
+posterior is taken on a grid of noise and spread; true values are drawn from it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,22 @@ if TYPE_CHECKING:
 _SPREADS = 60
 _NOISES = 64
 _DRAWS = 10_000
-_MOST_NUMBERS = 5_000_000
+_MOST_NUMBERS = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shrunken:
-    """By cell: its estimate, drawn towards the common mean, and how often it was the largest draw."""
+    """By cell: its estimate, drawn towards the common mean, and how often it was the largest draw.
+
+    `p_loss` is how often the largest draw was more than the margin above the cell's own. `gap_low` and
+    `gap_high` are quantiles of how far the cell is behind the first one.
+    """
 
     estimate: NDArray[Any]
     p_best: NDArray[Any]
+    p_loss: NDArray[Any]
+    gap_low: NDArray[Any]
+    gap_high: NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +52,35 @@ class _Posterior:
 
 
 def shrink(
-    means: NDArray[Any], sizes: NDArray[Any], *, noise: float, df: int, rng: np.random.Generator
+    means: NDArray[Any],
+    sizes: NDArray[Any],
+    *,
+    noise: float,
+    df: int,
+    first: int,
+    margin: float,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> Shrunken:
-    """The model's answer for cells with these means over `sizes` scenarios each, with positive `noise`."""
+    """The model's answer for cells with these means over `sizes` scenarios each, with positive `noise`.
+
+    `first` is the cell that the gaps are measured from.
+    """
     import numpy as np
 
     middle = float(means.mean())
     centred = means - middle
-    if np.ptp(centred) <= 0:
-        return Shrunken(estimate=means.copy(), p_best=np.full(len(means), 1 / len(means)))
     posterior = _posterior(centred, sizes, noise=noise, df=df)
-    estimate = middle + _expected(centred, sizes, posterior)
-    return Shrunken(estimate=estimate, p_best=_best_shares(centred, sizes, posterior, rng))
+    true = _draws(centred, sizes, posterior, rng)
+    best = true.max(axis=1, keepdims=True)
+    low, high = _quantiles(true[:, [first]] - true, alpha=alpha)
+    return Shrunken(
+        estimate=middle + _expected(centred, sizes, posterior),
+        p_best=np.bincount(true.argmax(axis=1), minlength=len(means)) / len(true),
+        p_loss=np.count_nonzero(best - true > margin, axis=0) / len(true),
+        gap_low=low,
+        gap_high=high,
+    )
 
 
 def _posterior(means: NDArray[Any], sizes: NDArray[Any], *, noise: float, df: int) -> _Posterior:
@@ -65,7 +90,7 @@ def _posterior(means: NDArray[Any], sizes: NDArray[Any], *, noise: float, df: in
 
     quantiles = (np.arange(_NOISES) + 0.5) / _NOISES
     variances = noise * df / (2 * special.gammaincinv(df / 2, quantiles))
-    widest = 5 * float(np.std(means, ddof=1))
+    widest = 5 * max(float(np.std(means, ddof=1)), math.sqrt(noise / float(np.median(sizes))))
     spreads = ((np.arange(_SPREADS) + 0.5) / _SPREADS * widest) ** 2
     variance, spread = (axis.ravel() for axis in np.meshgrid(variances, spreads, indexing="ij"))
 
@@ -94,19 +119,25 @@ def _expected(means: NDArray[Any], sizes: NDArray[Any], at: _Posterior) -> NDArr
     return np.asarray(slope[group] * means + level[group])
 
 
-def _best_shares(
+def _draws(
     means: NDArray[Any], sizes: NDArray[Any], at: _Posterior, rng: np.random.Generator
 ) -> NDArray[Any]:
+    """True values drawn from the posterior, one row for each draw."""
     import numpy as np
 
     draws = max(1000, min(_DRAWS, _MOST_NUMBERS // len(means)))
     points = np.searchsorted(np.cumsum(at.weight), rng.random(draws)).clip(max=len(at.weight) - 1)
-    best = np.zeros(len(means))
-    for some in np.array_split(points, max(1, draws * len(means) // 2_000_000)):
-        noise = at.noise[some, None] / sizes
-        kept = at.spread[some, None] / (at.spread[some, None] + noise)
-        centre = at.centre[some] + rng.standard_normal(len(some)) / np.sqrt(at.precision[some])
-        normal = rng.standard_normal((len(some), len(means)), dtype=np.float32)
-        true = kept * means + (1 - kept) * centre[:, None] + np.sqrt(kept * noise) * normal
-        best += np.bincount(true.argmax(axis=1), minlength=len(means))
-    return best / draws
+    noise = at.noise[points, None] / sizes
+    kept = at.spread[points, None] / (at.spread[points, None] + noise)
+    centre = at.centre[points] + rng.standard_normal(draws) / np.sqrt(at.precision[points])
+    normal = rng.standard_normal((draws, len(means)), dtype=np.float32)
+    return np.asarray(kept * means + (1 - kept) * centre[:, None] + np.sqrt(kept * noise) * normal)
+
+
+def _quantiles(draws: NDArray[Any], *, alpha: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """By column, the draws that alpha / 2 of all are below and above."""
+    import numpy as np
+
+    at = round(alpha / 2 * (len(draws) - 1))
+    ordered = np.partition(draws, [at, len(draws) - 1 - at], axis=0)
+    return ordered[at], ordered[len(draws) - 1 - at]

@@ -8,14 +8,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
 Interval = tuple[float, float]
 
 POWER = 0.8
+FEWEST_SCENARIOS = 4
+HALF = 0.5
 _FLAT = 1e-9
+_MOST_BORROWED = 4.0
+_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,85 @@ def interval(values: Summary, *, alpha: float) -> Interval | None:
         return None
     half = t_quantile(1 - alpha / 2, values.n - 1) * values.sd / math.sqrt(values.n)
     return values.mean - half, values.mean + half
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The variance of scenario values within a row, pooled over rows, and how many rows' worth it is.
+
+    Rows share scenarios, so that their variances are not independent: `rows` is the number of independent
+    rows that would estimate the variance equally well.
+    """
+
+    variance: float
+    rows: float
+
+
+def pooled_spread(rows: Iterable[Summary], *, noise: float) -> Spread | None:
+    """The pooled spread of rows; `noise` is the variance that rows do not share. None without two values."""
+    known = [row for row in rows if row.sd is not None]
+    df = sum(row.n - 1 for row in known)
+    if not df:
+        return None
+    variance = sum((row.n - 1) * (row.sd or 0.0) ** 2 for row in known) / df
+    shared = min(max(1 - noise / variance, 0.0), 1.0) if variance > 0 else 1.0
+    return Spread(variance=variance, rows=len(known) / (1 + (len(known) - 1) * shared**2))
+
+
+def interval_on_scale(
+    values: Summary, *, spread: Spread | None, bounds: Interval, alpha: float
+) -> Interval | None:
+    """The interval of a mean on a scale with bounds: a t interval of its logit, so it stays inside the scale.
+
+    From four scenarios on, the row's own variance is mixed with the pooled one. The pool counts for the
+    degrees of freedom that it has beyond the row's own, at most four. A row that failed nowhere by luck, or
+    that reached the top of the scale everywhere, has no narrower interval than the board supports.
+    """
+    if values.sd is None:
+        return None
+    low, high = bounds
+    df, variance = float(values.n - 1), values.sd**2
+    if spread is not None and values.n >= FEWEST_SCENARIOS:
+        borrowed = min(_MOST_BORROWED, df * max(spread.rows - 1, 0.0))
+        variance = (df * variance + borrowed * spread.variance) / (df + borrowed)
+        df += borrowed
+    if variance <= 0 or not low < high:
+        return None
+    error = math.sqrt(variance / values.n) / (high - low)
+    position = (values.mean - low) / (high - low)
+    centre = min(max(position, error), 1 - error) if error < HALF else HALF
+    half = t_quantile(1 - alpha / 2, df) * error / (centre * (1 - centre))
+    logit = math.log(centre / (1 - centre))
+    ends = (min(_logistic(logit - half), position), max(_logistic(logit + half), position))
+    return low + (high - low) * ends[0], low + (high - low) * ends[1]
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -_LARGEST_EXPONENT else 0.0
+
+
+def pooled_p(differences: Summary, *, noise: float, df: int) -> float | None:
+    """The p of a mean difference, from the variant × scenario variance `noise` of the whole board.
+
+    The paired test uses only the spread of these two rows: where their differences agree by luck, it is too
+    sure. None without a spread.
+    """
+    from scipy import special
+
+    if not differences.n or noise <= 0 or df < 1:
+        return None
+    t = differences.mean / math.sqrt(2 * noise / differences.n)
+    return float(2 * special.stdtr(df, -abs(t)))
+
+
+def p_beyond(differences: Summary, margin: float, *, noise: float, df: int) -> float:
+    """The probability that the true difference exceeds `margin`: no prior, the spread of the whole board."""
+    from scipy import special
+
+    if not differences.n or noise <= 0 or df < 1:
+        return 1.0
+    t = (differences.mean - margin) / math.sqrt(2 * noise / differences.n)
+    return float(special.stdtr(df, t))
 
 
 def t_statistic(differences: Summary) -> float | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # What a spreadsheet takes for the beginning of a formula, also in the wide forms of East Asian scripts.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-_NESTED = ("scales", "by_scenario")
+_NESTED = ("p_values", "scales", "by_scenario")
 _OF_HOSTS = ("host", "by_host")
 _MARKDOWN = re.compile(r"[\\`*|\[\]<>&~$]|(?<!\w)_|_(?!\w)")
 _BEGINS_BLOCK = re.compile(r"^(?:[#+=-]|\d+(?=[.)]))")
@@ -47,7 +47,7 @@ def report_md(report: Report) -> str:
 def report_csv(report: Report) -> str:
     """One line for each combination, with the names that JSON has; lines end as RFC 4180 asks.
 
-    Scores by scale and by scenario are columns such as `scales.tone`. Numbers are written in full, what
+    Numbers by test, scale and scenario are columns such as `scales.tone`. Numbers are written in full, what
     is not known is empty, and a text that a spreadsheet would run as a formula begins with an apostrophe.
     Where there are several hosts, each row has its own, and speeds by host (`latency_ms.box:11434`).
     `warning` has what a reader must know first; `advise` is there, and false, where the judge is not trusted.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -14,9 +14,11 @@ from tipbench.compare.html import GROUNDS as GROUND_WORDS
 from tipbench.compare.html import report_html
 from tipbench.compare.html_charts import forest, heat_map, scenario_dots
 from tipbench.compare.html_leaderboard import columns, leaderboard, picked
+from tipbench.compare.recommendation import CostName, Preferences
 from tipbench.compare.table import first_rows
 from tipbench.compare.text_reports import report_csv, report_md
 from tipbench.errors import BadInput, CheckFailed
+from tipbench.suite.problems import listed
 from tipbench.web.cells import Filter, cells_of
 from tipbench.web.guard import as_sentence, need
 from tipbench.web.pages_jobs import at_work
@@ -53,6 +55,8 @@ class Options:
     ground: str | None = None
     insist: bool = False
     max_latency_ms: float | None = None
+    accept_loss: float | None = None
+    cost: CostName = "parameters"
     top: int = 1
 
     @property
@@ -60,18 +64,39 @@ class Options:
         return "" if self.max_latency_ms is None else f"{self.max_latency_ms:g}"
 
     @property
+    def loss_text(self) -> str:
+        return "" if self.accept_loss is None else f"{self.accept_loss:g}"
+
+    @property
     def query(self) -> dict[str, object]:
         """The same in an address, without where one is."""
-        latency = self.latency_text or None
-        return {"ground": self.ground, "insist": "1" if self.insist else None, "max_latency_ms": latency}
+        return {
+            "ground": self.ground,
+            "insist": "1" if self.insist else None,
+            "max_latency_ms": self.latency_text or None,
+            "accept_loss": self.loss_text or None,
+            "cost": None if self.cost == "parameters" else self.cost,
+        }
 
     def report(self, service: Service, experiment: str) -> Report:
         return service.report(
-            experiment, ground=self.ground, insist=self.insist, max_latency_ms=self.max_latency_ms
+            experiment,
+            ground=self.ground,
+            insist=self.insist,
+            max_latency_ms=self.max_latency_ms,
+            preferences=Preferences(accept_loss=self.accept_loss, cost=self.cost),
         )
 
 
-def the_options(ground: str = "", insist: str = "", max_latency_ms: str = "", top: int = 1) -> Options:
+def the_options(
+    *,
+    ground: str = "",
+    insist: str = "",
+    max_latency_ms: str = "",
+    accept_loss: str = "",
+    cost: str = "",
+    top: int = 1,
+) -> Options:
     """The options of an address; a BadInput for what cannot be meant."""
     if ground not in dict(GROUNDS):
         raise BadInput(f"there is no kind of judge {ground!r}; there are human, agent, ai and proxy")
@@ -79,6 +104,8 @@ def the_options(ground: str = "", insist: str = "", max_latency_ms: str = "", to
         ground=ground or None,
         insist=insist not in {"", "0"},
         max_latency_ms=_milliseconds(max_latency_ms),
+        accept_loss=_points(accept_loss),
+        cost=_cost(cost),
         top=top,
     )
 
@@ -93,6 +120,25 @@ def _milliseconds(text: str) -> float | None:
     if not 0 < value < math.inf:
         raise BadInput(f"{text!r} is not a number of milliseconds, such as 800")
     return value
+
+
+def _points(text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise BadInput(f"{text!r} is not a number of points, such as 0.75")
+    return value
+
+
+def _cost(text: str) -> CostName:
+    for name in get_args(CostName):
+        if name == (text or "parameters"):
+            return cast("CostName", name)
+    raise BadInput(f"there is no cost {text!r}; there are {listed(get_args(CostName))}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,7 +139,7 @@ def _more(found: JudgeState) -> str:
     if not found.left_to_people:
         return "Nothing is left to judge."
     if found.settled:
-        return "Judging further cannot change the winner any more."
+        return "One variant is left in the race, and simulated judgements of the rest keep it first."
     left = figures.count(found.left_to_people, "tip")
     what = f"{left} to go" if found.pending else f"{left} that no person has judged"
     return f"{what}: about {figures.count(max(1, found.minutes_left), 'minute')} for one person."

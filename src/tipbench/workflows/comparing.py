@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipbench.compare.baseline import compare_to_baseline
 from tipbench.compare.leaderboard import rank
+from tipbench.compare.recommendation import Preferences
 from tipbench.compare.report import Exploration, Facts, Report
 from tipbench.compare.scores import Combination
 from tipbench.compare.scores_file import read_scores, read_warning
@@ -21,7 +22,7 @@ from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
 from tipbench.judge.scoring import cell_rows, labels, reply_problem, weighted
 from tipbench.judge.verdicts import under
 from tipbench.settings import Settings
-from tipbench.workflows.facts import bounds_of, combinations, facts_of, titles_of
+from tipbench.workflows.facts import bounds_of, clusters_of, combinations, facts_of, titles_of
 from tipbench.workflows.judged import judged_experiment, nothing_thrown_away, suite_of
 from tipbench.workflows.places import (
     comparable,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from tipbench.judge.agreement import Comparison
     from tipbench.judge.scoring import Rubric as Scoring
     from tipbench.judge.scoring import Variant
-    from tipbench.records import Batch, Judge, JudgeKind, Run
+    from tipbench.records import Batch, Judge, JudgeKind
     from tipbench.workflows.judged import Judged
 
 _LARGEST_FILE = 200_000_000
@@ -50,6 +51,7 @@ _ALL_TOO_SLOW = (
     "Every combination is slower than --max-latency-ms allows, so nothing is ranked.",
     "Allow more, or collect faster models.",
 )
+USUAL = Preferences()
 SEE_IT = "to see it all the same"
 NOT_CHECKED = (
     "Judge drift not checked: no batch held anchors, so nothing shows whether the judge stayed the same."
@@ -63,6 +65,7 @@ def compare(
     insist: bool = False,
     weights: Mapping[str, float] | None = None,
     max_latency_ms: float | None = None,
+    preferences: Preferences = USUAL,
     baseline: str | None = None,
     margin: float = 0.5,
 ) -> Report:
@@ -73,6 +76,7 @@ def compare(
         insist=insist,
         weights=weights,
         max_latency_ms=max_latency_ms,
+        preferences=preferences,
         before=None if baseline is None else judged_experiment(replace(settings, experiment=baseline)),
         margin=margin,
     )
@@ -85,6 +89,7 @@ def report_on(
     insist: bool = False,
     weights: Mapping[str, float] | None = None,
     max_latency_ms: float | None = None,
+    preferences: Preferences = USUAL,
     before: Judged | None = None,
     margin: float = 0.5,
     instead: str = SEE_IT,
@@ -97,9 +102,11 @@ def report_on(
     with nothing_thrown_away():
         kind = _kind(state, ground)
         caution = _caution(state, kind, insist=insist, instead=instead)
-        report = _report(state, kind, asked=ground, caution=caution, max_latency_ms=max_latency_ms)
+        report = _report(
+            state, kind, preferences, asked=ground, caution=caution, max_latency_ms=max_latency_ms
+        )
         if weights:
-            report = replace(report, exploration=_explored(state, kind, report, weights))
+            report = replace(report, exploration=_explored(state, kind, report, weights, preferences))
         if before is None:
             return report
         found = _against(state, kind, before, ground, insist=insist, margin=margin)
@@ -112,14 +119,14 @@ def _kind(state: Judged, asked: str | None) -> JudgeKind | None:
     return kind if kind and _judges(state, kind) else None
 
 
-def compare_scores(path: str) -> Report:
+def compare_scores(path: str, *, accept_loss: float | None = None) -> Report:
     """The report on anybody's scores: a CSV file, `-` for standard input. Needs no ledger.
 
     A leaderboard that `compare` wrote keeps its warning, and recommends nothing if it did not before.
     """
     text = _text_of(path)
     rows, (warning, advise) = read_scores(text, path=path), read_warning(text, path=path)
-    board = _advised(rank(rows), advise=advise)
+    board = _advised(rank(rows, accept_loss=accept_loss), advise=advise)
     values: dict[Combination, dict[str, list[float]]] = {}
     for model, prompt, scenario, value in rows:
         of_cell = values.setdefault(Combination(model, prompt), {})
@@ -162,6 +169,7 @@ def _bytes_of(path: str) -> bytes:
 def _report(
     state: Judged,
     kind: JudgeKind | None,
+    preferences: Preferences,
     *,
     asked: str | None,
     caution: tuple[str, ...],
@@ -172,12 +180,14 @@ def _report(
     fast = {name: some for name, some in groups.items() if name not in slow}
     rows = [row for row in _rows(state, kind, state.rubric) if row[:2] not in slow]
     facts = facts_of(state, fast, state.scores(kind), rows, overlong=state.overlong(kind))
-    board = _counted(_ranked(rows, groups, advise=not caution), facts)
+    clusters, called = clusters_of(state)
+    ranked = _ranked(state, rows, preferences, clusters)
+    board = _counted(_advised(ranked, advise=not caution), facts)
     lowest, highest = bounds_of(state)
     return Report(
         title=state.experiment,
         board=board,
-        sentences=sentences(board, advise=not caution) if fast or not slow else _ALL_TOO_SLOW,
+        sentences=sentences(board, advise=not caution, groups=called) if fast or not slow else _ALL_TOO_SLOW,
         facts=facts,
         titles=titles_of(state),
         made_ms=_now_ms(),
@@ -190,6 +200,7 @@ def _report(
         first=(*caution, *_nobody(kind, asked), *_drift_lines(state, kind)),
         notes=(
             *_notes(state, kind),
+            *_cluster_notes(board, called),
             *mark_notes(groups),
             *host_notes(groups, hosts),
             *slow_notes(slow, max_latency_ms, several=len(hosts) > 1),
@@ -219,8 +230,35 @@ def _rows(
     return rows if kind else [row for row in rows if row[3] is None]
 
 
-def _ranked(rows: Sequence[Row], groups: Mapping[Combination, Sequence[Run]], *, advise: bool) -> Leaderboard:
-    return _advised(rank(rows, cost=costs(groups), host=comparable(groups)), advise=advise)
+def _ranked(
+    state: Judged,
+    rows: Sequence[Row],
+    preferences: Preferences,
+    clusters: Mapping[str, str],
+    scoring: Scoring | None = None,
+) -> Leaderboard:
+    """The leaderboard of these rows. A formula may have its extremes between the ends of its scales."""
+    groups = combinations(state.runs)
+    low, high = bounds_of(state, scoring)
+    values = [value for *_, value in rows if value is not None]
+    return rank(
+        rows,
+        cost=costs(groups, preferences.cost),
+        host=comparable(groups),
+        accept_loss=preferences.accept_loss,
+        clusters=clusters,
+        bounds=(min(low, *values), max(high, *values)) if values else (low, high),
+    )
+
+
+def _cluster_notes(board: Leaderboard, called: str) -> list[str]:
+    """What intervals mean where scenarios share people."""
+    if board.n_clusters is None:
+        return []
+    note = (
+        f"The {board.n_scenarios} scenarios are of {board.n_clusters} {called}: intervals of means hold for "
+    )
+    return [f"{note}other scenarios of these {called}, not for other {called}."]
 
 
 def _advised(board: Leaderboard, *, advise: bool) -> Leaderboard:
@@ -378,11 +416,17 @@ def _unusable(state: Judged) -> list[str]:
 
 
 def _explored(
-    state: Judged, kind: JudgeKind | None, report: Report, weights: Mapping[str, float]
+    state: Judged,
+    kind: JudgeKind | None,
+    report: Report,
+    weights: Mapping[str, float],
+    preferences: Preferences,
 ) -> Exploration:
     ranked = {row.combination for row in report.board.rows}
-    rows = [row for row in _rows(state, kind, weighted(state.rubric, weights)) if row[:2] in ranked]
-    board = _counted(_ranked(rows, combinations(state.runs), advise=report.advise), report.facts)
+    rubric = weighted(state.rubric, weights)
+    rows = [row for row in _rows(state, kind, rubric) if row[:2] in ranked]
+    found = _ranked(state, rows, preferences, clusters_of(state)[0], rubric)
+    board = _counted(_advised(found, advise=report.advise), report.facts)
     return Exploration(weights=dict(weights), board=board, sentence=_change(report.board, board))
 
 

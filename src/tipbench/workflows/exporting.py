@@ -507,7 +507,7 @@ def _far_apart(state: Judged) -> str:
 def _but(state: Judged, order: Order) -> tuple[str, tuple[str, ...]]:
     """Why nothing is left, and the command that shows more, if any."""
     if order.race and _planned(state, order).is_settled:
-        return "to race for: judging further cannot change the winner", ()
+        return "to race for: one variant is left, and simulated judgements of the rest keep it first", ()
     if _taken_by_others(state, order):
         return "but what other judges were given and have not brought back", ("judge", "status")
     if order.tips_per_cell:

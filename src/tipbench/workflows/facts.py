@@ -12,16 +12,16 @@ from tipbench.compare.scores import Combination
 from tipbench.judge.candidates import candidate_key
 from tipbench.judge.scoring import BY_CODE, is_overlong, labels, reply_problem, slot_texts, slot_values
 from tipbench.judge.verdicts import under
-from tipbench.suite import SHIPPED, load_suite
-from tipbench.workflows.places import one_speed, speeds_of
-from tipbench.workflows.remembered_suite import stored_suite, unchanged_suite
+from tipbench.suite.suite import DEFAULT_CLUSTER
+from tipbench.workflows.places import memory_of, one_speed, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tipbench.compare.scores import Row
+    from tipbench.judge.scoring import Rubric as Scoring
     from tipbench.records import Run
-    from tipbench.suite import Suite
+    from tipbench.suite import Rubric
     from tipbench.workflows.judged import Judged
 
     Scores = Mapping[str, Mapping[str, float]]
@@ -73,7 +73,6 @@ def _facts(
     shown = tuple(one for run in runs for one in _shown(state, run, scores, overlong, notes))
     counting = state.tips_per_cell or len(shown)
     given = [one for one in shown if one.scores and one.slot < counting]
-    memory = [run.metrics["memory_bytes"] for run in runs if "memory_bytes" in run.metrics]
     speeds = speeds_of(runs)
     sampling = runs[0].sampling
     return Facts(
@@ -82,7 +81,7 @@ def _facts(
         parameters=runs[0].parameters,
         tokens_per_s=one_speed(speeds).tokens_per_s,
         latency_ms=one_speed(speeds).latency_ms,
-        memory_bytes=max(memory, default=None),
+        memory_bytes=memory_of(runs),
         format_ok=_mean(runs, "format_ok"),
         diversity=_mean(runs, "diversity"),
         n_failed=sum(run.status == "failed" or bool(reply_problem(run)) for run in runs),
@@ -140,7 +139,7 @@ def titles_of(state: Judged) -> dict[str, str]:
     """Scenarios by id, in the suite's order where its texts are known, with the titles that judges saw."""
     seen = {one: text.split("\n", 1)[0] for batch in state.batches for one, text in batch.contexts.items()}
     ids = list(dict.fromkeys(run.scenario_id for run in state.runs))
-    suite = _suite_at_hand(state)
+    suite = state.suite_at_hand
     if suite is not None:
         known = {one.id: one.title for one in suite.scenarios}
         ids.sort(key=lambda one: list(known).index(one) if one in known else len(known))
@@ -148,22 +147,30 @@ def titles_of(state: Judged) -> dict[str, str]:
     return {one: seen.get(one, one) for one in ids}
 
 
-def _suite_at_hand(state: Judged) -> Suite | None:
-    pin = state.pin
-    if pin.places:
-        return unchanged_suite(pin) or stored_suite(state.ledger, state.experiment, pin, state.rubric)
-    return load_suite(pin.suite_id) if pin.suite_id in SHIPPED else None
+def clusters_of(state: Judged) -> tuple[dict[str, str], str]:
+    """The cluster of each scenario, and what clusters are called; empty where the suite cannot be found."""
+    suite = state.suite_at_hand
+    if suite is None:
+        return {}, "clusters"
+    return suite.clusters, "people" if suite.cluster == DEFAULT_CLUSTER else "clusters"
 
 
-def bounds_of(state: Judged) -> tuple[float, float]:
+def bounds_of(state: Judged, scoring: Scoring | None = None) -> tuple[float, float]:
     """The lowest and the highest that a slot can be worth."""
-    rubric = state.rubric
+    return rubric_range(state.rubric, scoring)
+
+
+def rubric_range(rubric: Rubric, scoring: Scoring | None = None) -> tuple[float, float]:
+    """The lowest and the highest composite at the ends of all scales and flags."""
+    score, failure = (scoring or rubric).score, (scoring or rubric).failure
+    scales = [scale.name for scale in rubric.scales]
+    flags = [flag.name for flag in rubric.flags]
     ends = [
-        rubric.score(scores, dict(zip((flag.name for flag in rubric.flags), flags, strict=True)))
-        for scores in ({s.name: s.low for s in rubric.scales}, {s.name: s.high for s in rubric.scales})
-        for flags in product((False, True), repeat=len(rubric.flags))
+        score(dict(zip(scales, levels, strict=True)), dict(zip(flags, chosen, strict=True)))
+        for levels in product(*((scale.low, scale.high) for scale in rubric.scales))
+        for chosen in product((False, True), repeat=len(flags))
     ]
-    return min(*ends, rubric.failure), max(*ends, rubric.failure)
+    return min(*ends, failure), max(*ends, failure)
 
 
 def _mean(runs: Sequence[Run], metric: str) -> float | None:

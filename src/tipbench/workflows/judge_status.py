@@ -92,7 +92,7 @@ class JudgeState:
     scores that the leaderboard uses, `pending` ones wait for a judge. `left_to_people` are the texts that no
     person or agent has judged, `machine_only` those of them that a model or the proxy has. `minutes_left` is
     what they take one person, at the pace of the batches so far or at twenty seconds each. `settled` says
-    that judging further cannot change the winner.
+    that one combination is left in the race and that simulated judgements of the rest keep it first.
     """
 
     experiment: str

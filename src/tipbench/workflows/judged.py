@@ -7,7 +7,7 @@ import math
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tipbench.compare.race import is_settled, raced_out
 from tipbench.errors import BadInput, PinConflict
@@ -26,9 +26,15 @@ from tipbench.settings import Settings
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.browse import pin_of
+from tipbench.workflows.facts import bounds_of, clusters_of
 from tipbench.workflows.hints import experiment_command, ledger_options
 from tipbench.workflows.recording import synced_ledger
-from tipbench.workflows.remembered_suite import changed_scenarios, remembered_suite
+from tipbench.workflows.remembered_suite import (
+    changed_scenarios,
+    remembered_suite,
+    stored_suite,
+    unchanged_suite,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -119,9 +125,18 @@ class Judged:
         )
 
     @cached_property
+    def suite_at_hand(self) -> Suite | None:
+        """The suite with the texts that the experiment is pinned to; None where it cannot be found."""
+        if self.pin.places:
+            return unchanged_suite(self.pin) or stored_suite(
+                self.ledger, self.experiment, self.pin, self.rubric
+            )
+        return load_suite(self.pin.suite_id) if self.pin.suite_id in SHIPPED else None
+
+    @cached_property
     def out_of_the_race(self) -> frozenset[tuple[str, str]]:
         """The combinations that can no longer win, by name; none where the experiment is not raced."""
-        return frozenset(raced_out(self._race)) if self.is_raced else frozenset()
+        return frozenset(raced_out(self._race, **self._scale)) if self.is_raced else frozenset()
 
     @cached_property
     def _race(self) -> list[tuple[str, str, str, float | None]]:
@@ -131,8 +146,13 @@ class Judged:
 
     @cached_property
     def is_settled(self) -> bool:
-        """Whether judging further cannot change the winner."""
-        return is_settled(self._race)
+        """Whether one combination is left in the race and the remaining judgements would hardly change it."""
+        return is_settled(self._race, **self._scale)
+
+    @property
+    def _scale(self) -> dict[str, Any]:
+        """What tests of differences need beside the scores."""
+        return {"clusters": clusters_of(self)[0], "bounds": bounds_of(self)} if self._race else {}
 
     @cached_property
     def unwanted(self) -> frozenset[tuple[str, str]]:

@@ -19,6 +19,7 @@ _FAULTS = {
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tipbench.compare.recommendation import CostName
     from tipbench.compare.scores import Combination
     from tipbench.records import Host, Run
 
@@ -120,11 +121,25 @@ def one_speed(speeds: Mapping[str, Speed]) -> Speed:
     return next(iter(speeds.values())) if len(speeds) == 1 else Speed(n_cells=0)
 
 
-def costs(groups: Groups) -> dict[tuple[str, str], Sequence[float | None]]:
-    """What a tie is resolved by: the fewest parameters, then the lowest latency."""
-    return {
-        name: (runs[0].parameters, one_speed(speeds_of(runs)).latency_ms) for name, runs in groups.items()
-    }
+def costs(groups: Groups, by: CostName = "parameters") -> dict[tuple[str, str], Sequence[float | None]]:
+    """What makes a combination cheap: fewest parameters and then seconds, or seconds or memory alone.
+
+    Numbers after the first are compared only within a host, so seconds and memory come second.
+    """
+    return {name: _cost(runs, by) for name, runs in groups.items()}
+
+
+def _cost(runs: Sequence[Run], by: CostName) -> tuple[float | None, ...]:
+    latency = one_speed(speeds_of(runs)).latency_ms
+    if by == "parameters":
+        return runs[0].parameters, latency
+    measured = latency if by == "seconds" else memory_of(runs)
+    return (None, None) if measured is None else (0.0, measured)
+
+
+def memory_of(runs: Iterable[Run]) -> float | None:
+    """The most memory that the model took in any of these cells."""
+    return max((run.metrics["memory_bytes"] for run in runs if "memory_bytes" in run.metrics), default=None)
 
 
 def comparable(groups: Groups) -> dict[tuple[str, str], str]:

@@ -27,7 +27,7 @@ from tipbench.ledger.shipments import model_name
 from tipbench.records import VARIANT_SEPARATOR, Shipped
 from tipbench.settings import Settings, home
 from tipbench.suite import load_suite, place_of
-from tipbench.workflows.comparing import report_on
+from tipbench.workflows.comparing import USUAL, report_on
 from tipbench.workflows.facts import combinations
 from tipbench.workflows.judged import judged_experiment, read_judged, suite_of
 from tipbench.workflows.recording import the_ledger
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tipbench.compare.leaderboard import LeaderboardRow
+    from tipbench.compare.recommendation import Preferences
     from tipbench.compare.report import Report
     from tipbench.records import JudgeKind, Ledger, Pin, Run, Sampling
     from tipbench.suite import Suite
@@ -79,14 +80,21 @@ def ship(
     recommended: bool = False,
     cell: str | None = None,
     insist: bool = False,
+    preferences: Preferences = USUAL,
 ) -> Shipped:
-    """Ship the experiment's winner, the tied combination it recommends, or the one that is named.
+    """Ship the combination that the experiment recommends, or the one that is named.
 
-    CheckFailed where there is no single winner and none was chosen, and where the ranking stands on a judge
-    who is not trusted, unless a cell is named and insisted on. What is in force already is not shipped again.
+    CheckFailed where the recommendation is only a best guess and nobody chose, and where the ranking stands
+    on a judge who is not trusted, unless a cell is named and insisted on. What is in force already is not
+    shipped again.
     """
     state = judged_experiment(replace(settings, experiment=experiment))
-    report = report_on(state, insist=insist, instead="with --cell MODEL/PROMPT to ship one all the same")
+    report = report_on(
+        state,
+        insist=insist,
+        preferences=preferences,
+        instead="with --cell MODEL/PROMPT to ship one all the same",
+    )
     choice = choose(report, recommended=recommended, cell=cell, insist=insist, options=state.options)
     suite = suite_of(state, settings)
     runs = combinations(state.runs)[choice.row.combination]

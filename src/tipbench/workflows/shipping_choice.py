@@ -1,4 +1,4 @@
-"""What to ship of a leaderboard: its winner, or what a person chose where it names none. Pure."""
+"""What to ship of a leaderboard: the variant that it recommends, or the one that a person names. Pure."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ def choose(
             f"{report.first[0]} That is no ground for choosing what to ship: let a person or an agent judge "
             f"({judge_it}), or name one with --cell: {listed(map(cell_name, report.board.rows))}"
         )
-    if report.board.winner is not None:
-        return Choice(row=_row(report, report.board.winner), because="winner")
-    if recommended and report.board.recommended is not None:
-        row = _row(report, report.board.recommended)
-        return Choice(row=row, because="recommended", cautions=(report.sentences[0],))
-    raise CheckFailed(_no_winner(report))
+    board = report.board
+    if board.recommended is None or (board.recommended_because == "best guess" and not recommended):
+        raise CheckFailed(_only_a_guess(report))
+    row = _row(report, board.recommended)
+    if board.recommended == board.winner:
+        return Choice(row=row, because="winner")
+    return Choice(row=row, because="recommended", cautions=(report.sentences[0],))
 
 
 def cell_name(row: LeaderboardRow) -> str:
@@ -102,13 +103,13 @@ def _against(report: Report, row: LeaderboardRow) -> tuple[str, ...]:
     return (f"{row.combination} was named although it is behind {report.board.rows[0].combination}.",)
 
 
-def _no_winner(report: Report) -> str:
-    """Why there is none, who may be it with their numbers, and what to type."""
+def _only_a_guess(report: Report) -> str:
+    """Why nothing is shipped, the variants that may be the best with their numbers, and what to type."""
     tied = [row for row in report.board.rows if row.tied_for_first and row.mean is not None]
     width = max(len(cell_name(row)) for row in tied)
     lines = [f"  {cell_name(row):<{width}}  {_numbers(row)}" for row in tied]
     advised = report.board.recommended
-    advice = f"--recommended to ship {advised}, or " if advised is not None else ""
+    advice = f"--recommended to ship the best guess {advised}, or " if advised is not None else ""
     return "\n".join([report.sentences[0], *lines, f"Pass {advice}--cell with one of these names."])
 
 
