@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -19,6 +20,8 @@ Because = Literal["winner", "recommended", "named"]
 SizeSource = Literal["", "option", "tag"]
 CellMark = Literal["first-call", "possibly-truncated", "schema-ignored", "digest-changed"]
 CELL_MARKS: tuple[CellMark, ...] = ("first-call", "possibly-truncated", "schema-ignored", "digest-changed")
+
+_PORT = re.compile(r":\d+(?= prompt )")
 
 # After this many different submissions that the checks rejected, a batch is closed.
 MOST_REJECTIONS = 3
@@ -356,6 +359,14 @@ class Judge:
     kind: JudgeKind
     model: str = ""
 
+    @property
+    def version(self) -> str:
+        """The weights and the prompt of an AI judge: `gpt-x@localhost prompt 1a2b3c4d`.
+
+        A calibration belongs to one version. The port of a server is left out: a restart may change it.
+        """
+        return _PORT.sub("", self.model)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -363,6 +374,8 @@ class Verdict:
 
     `candidate` is the key of a text within its scenario (`judge.candidates.candidate_key`), so the same text
     from two cells is judged once. Scores are whole numbers unless a judge's several readings were averaged.
+    `readings` has an AI judge's scores in two orders, first those where the text stood nearer to the top. It
+    is empty for other judges, for a text that was sent alone, and in verdicts of earlier versions.
     """
 
     candidate: str
@@ -375,6 +388,7 @@ class Verdict:
     note: str = ""
     drift_z: float | None = None
     adjudicated: bool = False
+    readings: tuple[Mapping[str, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,6 +417,8 @@ class Application:
     `hidden` has the scores for anchors and foils by item id: no verdicts, but what drift is read from.
     `remarks` has the judge's `overlong` and `note` on them, where there are any.
     `shift` is the mean deviation from the anchors' references, `drift_z` the same in standard errors.
+    `inconsistent` has the ids of the items without scores because the reasons and scores of an AI judge named
+    different levels, twice.
     """
 
     application_id: str
@@ -414,6 +430,7 @@ class Application:
     shift: float | None = None
     drift_accepted: bool = False
     remarks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    inconsistent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

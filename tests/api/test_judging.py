@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judged_world import World
+    from tipbench.records import Run
 
 BATCH = f"/api/judge/{EXPERIMENT}/batch"
 
@@ -475,3 +476,27 @@ def test_a_judge_is_told_of_nobody_else(api: Api) -> None:
     assert [one["id"] for one in api.admin.get(status).json()["judges"]] == ["ann"]
     assert [one["id"] for one in api.ann.get(status).json()["judges"]] == ["ann"]
     assert api.bob.get(status).json()["judges"] == []
+
+
+def test_an_admin_sees_how_a_model_compares_with_people(api: Api) -> None:
+    """Alpha and the audits are in the status and on the page of an admin; a judge sees no model at all."""
+    ledger = api.world.ledger
+    machine = Judge(id="openai:gpt-x", kind="ai", model="gpt-x@host prompt 1a2b3c4d")
+    judge(ledger, EXPERIMENT, Judge(id="zoe", kind="human"), _points)
+    judge(ledger, EXPERIMENT, machine, lambda run, slot: 1 + _points(run, slot))
+    status, result = f"/api/judge/{EXPERIMENT}/status", f"/judge/{EXPERIMENT}/result"
+    (told,) = [one for one in api.admin.get(status).json()["judges"] if one["kind"] == "ai"]
+    found = told["calibration"]
+    assert (found["people"], found["version"], found["n_swapped"]) == ("human", machine.version, 0)
+    assert found["n"] >= 8
+    assert found["least_alpha"] == min(scale["alpha"] for scale in found["scales"].values())
+    assert {"length", "length_people", "swap_alpha"} <= found["scales"]["tone"].keys()
+    page = api.admin.get(result).text
+    assert "Models against people" in page
+    assert f"Lowest alpha {found['least_alpha']:.2f} on " in page
+    assert "gpt-x" not in api.ann.get(status).text
+    assert "gpt-x" not in api.ann.get(result).text
+
+
+def _points(run: Run, slot: int) -> int:
+    return 4 + (sum(run.scenario_id.encode()) + slot) % 9

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import krippendorff
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from judge_samples import AGENT, AI, HUMAN, OTHER, PROXY, QUALITY, verdict
 from tipbench.judge.agreement import Agreement, agreement, compare_kinds, ordinal_alpha, wide_gap, word_for
+from tipbench.judge.verdicts import counting_judges
 from tipbench.records import Judge, JudgeKind, Verdict
 from tipbench.suite.rubric import Scale
 
@@ -231,3 +233,75 @@ def test_a_person_of_the_machines_name_is_not_the_machine() -> None:
         "human",
         4,
     )
+
+
+def read_twice(candidate: str, first: float, second: float) -> Verdict:
+    """A verdict of the AI judge with its scores in two orders."""
+    readings = ({"quality": first}, {"quality": second})
+    return replace(verdict(candidate, (first + second) / 2, AI), readings=readings)
+
+
+def test_the_swap_audit_compares_both_orders() -> None:
+    """Alpha between the orders, and what a text gains nearer to the top, on what people scored too."""
+    machine = [read_twice("c0", 3, 1), read_twice("c1", 4, 3), read_twice("c2", 5, 5), read_twice("x", 5, 1)]
+    people = [verdict(f"c{n}", n + 2) for n in range(3)]
+    found = compare_kinds([*machine, *people], AI.id, rubric_hash="rh", scales=[QUALITY])
+    one = found.scales["quality"]
+    assert (found.n, found.n_swapped, one.top_bonus) == (3, 3, 1)
+    assert one.swap_alpha == pytest.approx(ordinal_alpha([(3, 1), (4, 3), (5, 5)]))
+
+
+def test_verdicts_of_earlier_versions_have_no_swap_audit() -> None:
+    """They are compared all the same; the audit is unknown."""
+    found = compare_kinds(
+        [verdict("c", 3, AI), verdict("d", 4, AI), verdict("c", 3), verdict("d", 4)],
+        AI.id,
+        rubric_hash="rh",
+        scales=[QUALITY],
+    )
+    assert (found.n, found.n_swapped) == (2, 0)
+    assert (found.scales["quality"].swap_alpha, found.scales["quality"].top_bonus) == (None, None)
+
+
+def test_scores_and_lengths() -> None:
+    """A judge that likes long texts and people who do not: rank correlations of opposite sign."""
+    texts = {"c0": "a", "c1": "abc", "c2": "a" * 1000}
+    machine = [verdict(f"c{n}", score, AI) for n, score in enumerate([1, 3, 4])]
+    people = [verdict(f"c{n}", score) for n, score in enumerate([5, 4, 2])]
+    found = compare_kinds([*machine, *people], AI.id, rubric_hash="rh", scales=[QUALITY], texts=texts)
+    one = found.scales["quality"]
+    assert one.length == pytest.approx(1)
+    assert one.length_people == pytest.approx(-1)
+
+
+def test_a_calibration_belongs_to_one_version_of_a_judge() -> None:
+    """Sixty verdicts that agree, under other weights or another prompt, say nothing of the present ones."""
+    now = Judge(id=AI.id, kind="ai", model="judge@1 prompt b")
+    verdicts = [
+        one
+        for n in range(120)
+        for one in (verdict(f"c{n}", 1 + n % 5), verdict(f"c{n}", 1 + n % 5, AI if n < 60 else now))
+    ]
+
+    def passes(judge: Judge, *, rubric: str = "rh") -> bool:
+        return compare_kinds(
+            verdicts, judge.id, rubric_hash=rubric, scales=[QUALITY], version=judge.version
+        ).passes
+
+    assert passes(AI)
+    assert passes(now)
+    assert not passes(Judge(id=AI.id, kind="ai", model="judge@1 prompt c"))
+    assert not passes(Judge(id=AI.id, kind="ai", model="judge@2 prompt b"))
+    assert not passes(now, rubric="another")
+    assert [one.model for one in counting_judges(verdicts, rubric_hash="rh", kind="ai")] == [
+        "judge",
+        "judge@1 prompt b",
+    ]
+
+
+def test_a_restarted_server_is_the_same_judge() -> None:
+    """The port of an address is no part of a version; the host, the model and the prompt are."""
+    one = Judge(id="openai:x", kind="ai", model="x@127.0.0.1:8000 prompt b")
+    assert one.version == replace(one, model="x@127.0.0.1:9000 prompt b").version
+    assert one.version != replace(one, model="x@10.0.0.1:8000 prompt b").version
+    assert one.version != replace(one, model="x@127.0.0.1:8000 prompt c").version

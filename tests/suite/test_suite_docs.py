@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tipbench.suite import SHIPPED, check_suite, import_scenarios, load_suite, new_suite
+from tipbench.suite.judge_prompt import BUILT_IN, VARIABLES
 from tipbench.suite.prompt import OUTPUTS
 from tipbench.suite.rubric import FLAGS
 from tipbench.suite.sandbox import COUNTED, LONGEST_TEXT, MOST_ROUNDS, prompt_environment
@@ -42,6 +43,12 @@ def test_the_reference_names_all_filters() -> None:
 def test_the_reference_names_what_there_is(word: str) -> None:
     """Suites, flags, outputs and bounds in the reference are those of the code."""
     assert word in REFERENCE
+
+
+def test_the_reference_has_the_judges_prompt() -> None:
+    """The built-in prompt on the page can be copied into a judge.md, and all variables are named."""
+    assert f"# System\n\n{BUILT_IN.system}\n\n# User\n\n{BUILT_IN.user}\n" in REFERENCE
+    assert not [name for name in VARIABLES if f"| `{name}` |" not in REFERENCE]
 
 
 @pytest.mark.parametrize("file", ["load.py", "rubric_file.py", "anchor_file.py", "prompt.py", "reply.py"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ai_replies import reply_text
 from openai_stand_in import OpenAIStandIn, Reply, openai_running, refused, said
 from stand_in import FakeModel, StandIn, running
 from suite_files import RUBRIC
@@ -57,8 +58,7 @@ def texts_in(body: Mapping[str, Any]) -> list[str]:
 
 
 def scored(body: Mapping[str, Any], use: Callable[[str], int] = lambda _text: 2) -> str:
-    rows = [{"n": n, "use": use(text)} for n, text in enumerate(texts_in(body), 1)]
-    return json.dumps({"scores": rows})
+    return reply_text({"use": use(text)} for text in texts_in(body))
 
 
 def judging_host(*, reply: Callable[[int, dict[str, Any]], str | None] | None = None, **how: Any) -> StandIn:  # noqa: ANN401 - any of the stand-in's fields
@@ -125,7 +125,7 @@ def test_unreadable_replies_are_asked_for_again_and_then_counted() -> None:
     with running(judging_host(reply=deaf_to_one)) as host:
         found = run(host, blocks_of(1))
     assert (set(found.scores), found.unread) == ({"0.0", "0.2"}, ("0.1",))
-    assert [len(texts_in(chat)) for chat in host.chats] == [3, 1, 3, 1]
+    assert [len(texts_in(chat)) for chat in host.chats] == [3, 1, 2]
 
 
 def test_kin_is_refused_before_anything_is_asked() -> None:
@@ -175,7 +175,7 @@ def test_ctrl_c_keeps_what_was_judged() -> None:
 
     with running(judging_host(fault=interrupt)) as host:
         host.latency_s = 0.2
-        found = run(host, blocks_of(2), keep=lambda judge, scores: kept.append((judge, scores)))
+        found = run(host, blocks_of(2), keep=lambda judge, block: kept.append((judge, block.scores)))
         assert host.resident == []
     assert isinstance(found.stopped, Interrupted)
     assert set(found.scores) == {"0.0", "0.1", "0.2"}
@@ -223,9 +223,9 @@ def test_a_model_that_cannot_load_is_an_error() -> None:
 
 def test_a_short_context_gets_short_blocks() -> None:
     """Where ten texts do not fit the model's context, fewer are asked for at a time."""
-    with running(judging_host(context_length=900)) as host:
+    with running(judging_host(context_length=1200)) as host:
         assert len(run(host, blocks_of(1, size=10)).scores) == 10
-    assert {chat["options"]["num_ctx"] for chat in host.chats} == {900}
+    assert {chat["options"]["num_ctx"] for chat in host.chats} == {1200}
     assert len(host.chats) > 2
 
 

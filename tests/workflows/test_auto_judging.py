@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ai_replies import reply_text
 from judged_world import World, judge_next, plant_home
 from openai_stand_in import OpenAIStandIn, Reply, openai_running, refused, said
 from stand_in import FakeModel, StandIn, running
@@ -52,11 +53,8 @@ def texts_in(body: dict[str, Any]) -> list[str]:
 def scored(world: World, body: dict[str, Any]) -> str:
     """Scores by what the texts are worth; of a text that is not planted, a three."""
     worth = {text: scores for (_, text), scores in world.worth.items()}
-    rows = [
-        {"n": n, **(worth.get(normalised(text)) or {"relevance": 3, "actionability": 3, "tone": 3})}
-        for n, text in enumerate(texts_in(body), 1)
-    ]
-    return json.dumps({"scores": rows})
+    threes = {"relevance": 3, "actionability": 3, "tone": 3}
+    return reply_text(worth.get(normalised(text)) or threes for text in texts_in(body))
 
 
 def server(world: World, fault: Callable[[int], Reply | None] = lambda _: None) -> OpenAIStandIn:
@@ -95,11 +93,10 @@ def test_a_model_behind_an_address_judges_through_batches(world: World) -> None:
     assert (found.judged, found.unread, found.stopped, found.pending) == (20, 0, None, 0)
     (batch,) = world.ledger.batches("bench")
     assert sum(item.role == "anchor" for item in batch.items) == 8
-    (applied,) = batch.applications
-    assert (applied.judge.id, applied.judge.kind) == ("openai:gpt-x", "ai")
-    assert applied.drift_z is not None
-    assert {one.drift_z for one in batch.verdicts} == {applied.drift_z}
-    assert len(applied.hidden) == len(batch.items) - 20
+    assert len(batch.applications) == len({item.scenario_id for item in batch.items})
+    assert {(one.judge.id, one.judge.kind) for one in batch.applications} == {("openai:gpt-x", "ai")}
+    assert batch.applications[-1].drift_z is not None
+    assert sum(len(one.hidden) for one in batch.applications) == len(batch.items) - 20
     for verdict in batch.verdicts:
         item = next(one for one in batch.items if one.candidate == verdict.candidate)
         assert dict(verdict.scores) == dict(world.true_scores(item.scenario_id, item.text))
@@ -109,10 +106,7 @@ def test_a_model_that_is_far_off_is_measured_and_not_rejected(world: World) -> N
     """What bars it is the comparison with people, not the gate."""
 
     def fives(_: int, body: dict[str, Any]) -> Reply:
-        rows = [
-            {"n": n, "relevance": 5, "actionability": 5, "tone": 5} for n, _ in enumerate(texts_in(body), 1)
-        ]
-        return said(json.dumps({"scores": rows}))
+        return said(reply_text({"relevance": 5, "actionability": 5, "tone": 5} for _ in texts_in(body)))
 
     with openai_running(OpenAIStandIn(fives)) as host:
         assert auto(world, "openai:gpt-x", base_url=host.url).judged == 20

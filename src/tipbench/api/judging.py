@@ -132,6 +132,29 @@ class DriftPoint(BaseModel):
     beyond: bool
 
 
+class ScaleCalibration(BaseModel):
+    """An AI judge or the proxy against people on one scale. `alpha` is Krippendorff's."""
+
+    alpha: float | None
+    bias: float | None = Field(description="above zero: the judge is too generous")
+    correlation: float | None
+    swap_alpha: float | None = Field(description="alpha between the judge's scores in two orders")
+    top_bonus: float | None = Field(description="what a text gains where it stands nearer to the top")
+    length: float | None = Field(description="rank correlation of the judge's scores with the length")
+    length_people: float | None = Field(description="the same of people's scores")
+
+
+class CalibrationAnswer(BaseModel):
+    """An AI judge or the proxy against people, under its present weights, prompt and rubric."""
+
+    people: str | None
+    version: str = Field(description="the weights and the prompt")
+    n: int
+    n_swapped: int = Field(description="how many of them have scores in two orders")
+    least_alpha: float | None = Field(description="Krippendorff's alpha on the scale where they agree least")
+    scales: dict[str, ScaleCalibration]
+
+
 class JudgeAnswer(BaseModel):
     """One judge. `trusted_alone` is null for people, who need not be compared with people.
 
@@ -147,6 +170,8 @@ class JudgeAnswer(BaseModel):
     severity: float | None
     chart: list[DriftPoint]
     trusted_alone: bool | None
+    calibration: CalibrationAnswer | None = Field(default=None, description="for admins; null for people")
+    inconsistent: int = Field(default=0, description="texts left out: reason and score named other levels")
 
 
 class OpenBatchAnswer(BaseModel):

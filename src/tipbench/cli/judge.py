@@ -11,6 +11,7 @@ import typer
 
 from tipbench.cli import anchors
 from tipbench.cli.bench import AsJson
+from tipbench.cli.calibrations import number, print_assisted, print_calibration
 from tipbench.cli.options import settings_options
 from tipbench.cli.progress import follow
 from tipbench.cli.screen import count, heading, print_json, print_rows, say, tell, typed
@@ -418,7 +419,7 @@ def _print_status(found: JudgeState, settings: Settings) -> None:
         say(f"  raced out: {', '.join(found.raced_out)}")
     if found.old_verdicts:
         say(f"  {count(found.old_verdicts, 'verdict')} under an earlier rubric: kept, not counted")
-    for note in found.notes:
+    for note in (*found.notes, *found.ai_notes):
         anchors_export = _typed_for(settings, "judge", "anchors", "export")
         say(f"  {note} Judge them: {anchors_export}" if note == PROVISIONAL else f"  {note}")
     if found.judges:
@@ -463,7 +464,8 @@ def _print_judges(found: JudgeState, settings: Settings) -> None:
     print_rows(("judge", "kind", *numbers, "drift"), rows, right=numbers)
     for one in found.judges:
         _print_chart(one)
-        _print_comparison(one)
+        print_calibration(one)
+    print_assisted(found)
     _print_agreement(found, settings)
 
 
@@ -495,37 +497,13 @@ def _bar(value: float, limit: float, *, half: int = 12) -> str:
     return f"{'█' * left:>{half + 3}}│{'█' * right:<{half + 3}}"
 
 
-def _print_comparison(one: JudgeStatus) -> None:
-    if one.compared is None:
-        return
-    if not one.compared.n:
-        say(f"{one.judge.id}: not compared with people yet; they have no text in common")
-        return
-    scales = ", ".join(
-        f"{name}: bias {_signed(s.bias)}, alpha {_share(s.alpha)}, r {_share(s.correlation)}"
-        for name, s in one.compared.scales.items()
-    )
-    trust = "agrees well enough to rank alone" if one.compared.passes else "does not rank alone"
-    say(
-        f"{one.judge.id} against {one.compared.people}s on {count(one.compared.n, 'text')}: {scales}; {trust}"
-    )
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.2f}"
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
-
-
 def _print_agreement(found: JudgeState, settings: Settings) -> None:
     agreed = found.agreement
     if not agreed.n_items:
         second = _typed_for(settings, "judge", "export", "--second", "--judge", "NAME")
         say(f"agreement: nothing is judged by two judges yet ({second})", style="dim")
         return
-    alphas = ", ".join(f"{name} {_share(alpha)}" for name, alpha in agreed.alpha.items())
+    alphas = ", ".join(f"{name} {number(alpha)}" for name, alpha in agreed.alpha.items())
     few = "" if agreed.enough else "; at least 60 are needed to lean on it"
     word = f" ({agreed.word})" if agreed.word else ""
     say(f"agreement (Krippendorff's alpha) on {count(agreed.n_items, 'text')}: {alphas}{word}{few}")
@@ -574,7 +552,7 @@ def _day(moment_ms: int) -> str:
 def auto_command(
     *,
     settings: Settings,
-    judge: Annotated[str, typer.Option("--judge", help="proxy, ollama:MODEL or openai:MODEL")],
+    judge: Annotated[str, typer.Option("--judge", help="proxy, ollama:MODEL or openai:MODEL")] = "",
     base_url: Annotated[
         str,
         typer.Option(
@@ -586,6 +564,9 @@ def auto_command(
     same_family: Annotated[
         bool, typer.Option("--same-family", help="allow a judge of a contestant's family")
     ] = False,
+    show_prompt: Annotated[
+        bool, typer.Option("--show-prompt", help="print the first question to a model, and send nothing")
+    ] = False,
     as_json: AsJson = False,
     events: Annotated[
         str | None, typer.Option("--events", metavar="FILE", help="append progress to FILE as JSON lines")
@@ -594,20 +575,51 @@ def auto_command(
     """Let a model, or the proxy's rules, score what it has not scored yet.
 
     Its verdicts are never averaged with people's, and it ranks alone only where it is known to agree with
-    people. A model runs after the collection, alone in memory. Interrupted, it goes on where it stopped.
+    people. A model runs after the collection, alone in memory. Each block of texts is recorded as soon as it
+    is scored: the same command continues after an interrupt or a kill. A file judge.md in the suite's folder
+    replaces the prompt.
     """
     from tipbench.workflows.auto_judging import judge_automatically
 
+    if show_prompt:
+        _show_prompt(settings, judge, as_json=as_json)
+        return
+    if not judge.strip():
+        raise BadInput(
+            "judge auto needs a judge: --judge proxy, --judge ollama:MODEL or --judge openai:MODEL"
+        )
     with follow(events=events, quiet=as_json) as emit:
         found = judge_automatically(settings, judge, emit=emit, base_url=base_url, same_family=same_family)
     if as_json:
         print_json({name: value for name, value in asdict(found).items() if name != "stopped"})
     else:
         unread = f", {found.unread} could not be read from its replies" if found.unread else ""
-        say(f"{found.experiment}: {count(found.judged, 'candidate')} judged by {found.judge}{unread}")
+        differ = (
+            f", {found.inconsistent} left out because reason and score named different levels"
+            if found.inconsistent
+            else ""
+        )
+        say(f"{found.experiment}: {count(found.judged, 'candidate')} judged by {found.judge}{unread}{differ}")
         say(f"Next: {typed('judge', 'status', '--experiment', found.experiment, *ledger_options(settings))}")
     if found.stopped is not None:
         raise found.stopped
+
+
+def _show_prompt(settings: Settings, judge: str, *, as_json: bool) -> None:
+    """Print the messages to standard output as in a judge.md, and their origin to standard error."""
+    from tipbench.judge.proxy import NAME
+    from tipbench.workflows.auto_judging import show_prompt
+
+    if judge.strip() == NAME:
+        raise BadInput(f"--judge {NAME} has no prompt: it is rules about words; leave out --judge")
+    found = show_prompt(settings)
+    if as_json:
+        print_json(asdict(found))
+        return
+    whose = "from the suite's judge.md" if found.from_suite else "built in"
+    tell(f"Prompt {found.hash} ({whose}), filled in for the scenario {found.scenario_id!r}:")
+    for message in found.messages:
+        say(f"# {message.role.title()}\n\n{message.content}\n")
 
 
 @app.command("mcp")

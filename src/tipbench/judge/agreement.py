@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from math import fsum, sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tipbench.judge.verdicts import adjudicated, counted, judged, latest
 
@@ -80,30 +80,47 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleComparison:
-    """A judge against people on one scale: `bias` above zero is too generous. Unknown is None."""
+    """A judge against people on one scale: `bias` above zero is too generous. Unknown is None.
+
+    The swap audit: `swap_alpha` is Krippendorff's alpha between the judge's scores in the two orders, and
+    `top_bonus` how much higher a text is scored where it stands nearer to the top. `length` and
+    `length_people` are the rank correlations of the judge's and the people's scores with the texts' lengths.
+    """
 
     bias: float | None
     alpha: float | None
     correlation: float | None
+    swap_alpha: float | None = None
+    top_bonus: float | None = None
+    length: float | None = None
+    length_people: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A judge against people on the `n` candidates that both have judged.
+    """A judge against people on the `n` candidates that both have judged: its calibration.
 
     `people` is whom it was compared with: humans if there are any, else agents; None if there are neither.
+    `version` names the weights and the prompt; others have a calibration of their own.
+    `n_swapped` candidates have scores in both orders.
     """
 
     judge: str
     people: JudgeKind | None
     n: int
     scales: Mapping[str, ScaleComparison]
+    version: str = ""
+    n_swapped: int = 0
+
+    @property
+    def least_alpha(self) -> float | None:
+        """The alpha of the scale on which the judge agrees least; None if an alpha is unknown."""
+        return _least({name: one.alpha for name, one in self.scales.items()})
 
     @property
     def passes(self) -> bool:
         """Whether the judge agrees with people on every scale, and enough was compared to say so."""
-        least = _least({name: one.alpha for name, one in self.scales.items()})
-        return self.n >= ENOUGH and least is not None and least >= TOLERABLE
+        return self.n >= ENOUGH and self.least_alpha is not None and self.least_alpha >= TOLERABLE
 
 
 def word_for(alpha: float | None) -> Word | None:
@@ -230,27 +247,66 @@ def compare_kinds(
     rubric_hash: str,
     scales: Sequence[Scale],
     kinds: Collection[JudgeKind] = ("ai", "proxy"),
+    version: str | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> Comparison:
-    """The judge of this name, of one of these kinds, against what counts as people's scores."""
+    """The judge of this name, of one of these kinds, against what counts as people's scores.
+
+    With `version`, only verdicts of these weights and this prompt count (`Judge.version`). `texts` has the
+    texts by candidate, for the correlation with length.
+    """
     verdicts = list(verdicts)
     own = {
-        candidate: one.scores
+        candidate: one
         for candidate, by_judge in latest(verdicts, rubric_hash=rubric_hash).items()
         for judge, one in by_judge.items()
-        if judge.id == judge_id and judge.kind in kinds
+        if judge.id == judge_id and judge.kind in kinds and version in {None, judge.version}
     }
     people = next((kind for kind in _PEOPLE if judged(verdicts, rubric_hash=rubric_hash, kinds=[kind])), None)
     theirs = counted(verdicts, rubric_hash=rubric_hash, kind=people) if people else {}
-    pairs = [(own[candidate], theirs[candidate]) for candidate in own if candidate in theirs]
-    compared = {
-        scale.name: _compared([(one[scale.name], two[scale.name]) for one, two in pairs]) for scale in scales
-    }
-    return Comparison(judge=judge_id, people=people, n=len(pairs), scales=compared)
+    pairs = [_Pair(one, theirs[name], (texts or {}).get(name)) for name, one in own.items() if name in theirs]
+    return Comparison(
+        judge=judge_id,
+        people=people,
+        n=len(pairs),
+        scales={scale.name: _compared(pairs, scale.name) for scale in scales},
+        version=version or "",
+        n_swapped=sum(len(pair.own.readings) > 1 for pair in pairs),
+    )
 
 
-def _compared(pairs: Sequence[tuple[float, float]]) -> ScaleComparison:
-    bias = fsum(own - theirs for own, theirs in pairs) / len(pairs) if pairs else None
-    return ScaleComparison(bias=bias, alpha=ordinal_alpha(pairs), correlation=_correlation(pairs))
+class _Pair(NamedTuple):
+    """A candidate that the judge and people scored."""
+
+    own: Verdict
+    theirs: Mapping[str, float]
+    text: str | None
+
+
+def _compared(pairs: Sequence[_Pair], name: str) -> ScaleComparison:
+    both = [(pair.own.scores[name], pair.theirs[name]) for pair in pairs]
+    orders = [pair.own.readings for pair in pairs if len(pair.own.readings) > 1]
+    swapped = [(first[name], second[name]) for first, second, *_ in orders]
+    known = [(pair, float(len(pair.text))) for pair in pairs if pair.text is not None]
+    return ScaleComparison(
+        bias=_mean_difference(both),
+        alpha=ordinal_alpha(both),
+        correlation=_correlation(both),
+        swap_alpha=ordinal_alpha(swapped),
+        top_bonus=_mean_difference(swapped),
+        length=_rank_correlation([(pair.own.scores[name], length) for pair, length in known]),
+        length_people=_rank_correlation([(pair.theirs[name], length) for pair, length in known]),
+    )
+
+
+def _mean_difference(pairs: Sequence[tuple[float, float]]) -> float | None:
+    return fsum(one - other for one, other in pairs) / len(pairs) if pairs else None
+
+
+def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's, which a few very long texts do not decide."""
+    ranks = [_mid_ranks([pair[side] for pair in pairs]) for side in (0, 1)]
+    return _correlation([(ranks[0][one], ranks[1][other]) for one, other in pairs])
 
 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:

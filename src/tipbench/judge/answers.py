@@ -23,12 +23,13 @@ _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 class Answer:
     """Scores on all scales, or None for an item that was skipped.
 
-    `overlong` is the judge's own flag; None keeps the code's.
+    `overlong` is the judge's own flag; None keeps the code's. `readings` is as in `Verdict`.
     """
 
     scores: Mapping[str, float] | None = field(hash=False)
     overlong: bool | None = None
     note: str = ""
+    readings: tuple[Mapping[str, float], ...] = field(default=(), hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,20 @@ def latest(verdicts: Iterable[Verdict], *, rubric_hash: str) -> dict[str, dict[J
     return {key: {one.judge: one for one in by.values()} for key, by in found.items()}
 
 
+def counting_judges(verdicts: Iterable[Verdict], *, rubric_hash: str, kind: JudgeKind) -> list[Judge]:
+    """The judges of a kind whose verdicts count, by name.
+
+    A name is there once for each version that some of its latest verdicts come from.
+    """
+    found = {
+        (judge.id, judge.version): judge
+        for by_judge in latest(verdicts, rubric_hash=rubric_hash).values()
+        for judge in by_judge
+        if judge.kind == kind
+    }
+    return [found[name] for name in sorted(found)]
+
+
 def adjudicated(
     verdicts: Iterable[Verdict], *, rubric_hash: str, kinds: Container[JudgeKind]
 ) -> dict[str, Verdict]:

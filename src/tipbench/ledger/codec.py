@@ -162,8 +162,13 @@ def application_from_json(text: str) -> Application:
 
 
 def _application(data: dict[str, Any]) -> Application:
-    verdicts = tuple(Verdict(**each | {"judge": Judge(**each["judge"])}) for each in data["verdicts"])
-    return Application(**data | {"judge": Judge(**data["judge"]), "verdicts": verdicts})
+    verdicts = tuple(_verdict(each) for each in data["verdicts"])
+    later = {"inconsistent": tuple(data.get("inconsistent", ()))}
+    return Application(**data | {"judge": Judge(**data["judge"]), "verdicts": verdicts} | later)
+
+
+def _verdict(data: dict[str, Any]) -> Verdict:
+    return Verdict(**data | {"judge": Judge(**data["judge"]), "readings": tuple(data.get("readings", ()))})
 
 
 def _readable(data: object) -> str:

@@ -6,6 +6,7 @@ from tipbench.suite.check import check_suite
 from tipbench.suite.create import new_suite
 from tipbench.suite.formula import Formula, parse_formula
 from tipbench.suite.importing import Imported, import_scenarios
+from tipbench.suite.judge_prompt import JudgePrompt
 from tipbench.suite.load import SHIPPED, load_suite, place_of
 from tipbench.suite.problems import Problem
 from tipbench.suite.prompt import Output, Prompt
@@ -21,6 +22,7 @@ __all__ = [
     "Flag",
     "Formula",
     "Imported",
+    "JudgePrompt",
     "Limit",
     "Output",
     "Problem",

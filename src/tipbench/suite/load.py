@@ -14,6 +14,7 @@ from tipbench.suite.anchor_file import BANK, BankFile, read_bank
 from tipbench.suite.anchors import Anchor, BankInTheMaking
 from tipbench.suite.files import LARGE, read_text
 from tipbench.suite.form import Form
+from tipbench.suite.judge_prompt import BUILT_IN, JUDGE_FILE, JudgePrompt, read_judge_prompt
 from tipbench.suite.problems import Problems, did_you_mean, listed
 from tipbench.suite.prompt import Prompt, read_prompt
 from tipbench.suite.reply import Reply, read_reply
@@ -139,9 +140,11 @@ def read_suite(folder: Folder, problems: Problems, *, may_be_empty: bool = False
     _check_cluster(heads[-1], scenarios, problems)
     check_renders(prompts, scenarios, reply, problems)
     anchors = _anchors(heads, rubric, scenarios, problems)
-    if problems.errors or rubric is None:
+    judge_prompt = _judge_prompt(heads, problems)
+    if problems.errors or rubric is None or judge_prompt is None:
         return None
-    return replace(_assembled(heads, reply, rubric, prompts, scenarios), anchors=anchors)
+    suite = _assembled(heads, reply, rubric, prompts, scenarios)
+    return replace(suite, anchors=anchors, judge_prompt=judge_prompt)
 
 
 def _assembled(
@@ -275,6 +278,17 @@ def _rubric(heads: list[Head], problems: Problems) -> Rubric | None:
     with problems.gather():
         text = owner.text("rubric.md", limit=2**18)
         return read_rubric(text, path=owner.path / "rubric.md", problems=problems)
+    return None
+
+
+def _judge_prompt(heads: list[Head], problems: Problems) -> JudgePrompt | None:
+    """The suite's own prompt for AI judges, else that of the suite it extends, else the built-in one."""
+    owner = next((head.folder for head in reversed(heads) if head.folder.has(JUDGE_FILE)), None)
+    if owner is None:
+        return BUILT_IN
+    with problems.gather():
+        text = owner.text(JUDGE_FILE, limit=2**18)
+        return read_judge_prompt(text, path=owner.path / JUDGE_FILE, problems=problems)
     return None
 
 

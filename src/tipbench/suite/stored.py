@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipbench.suite.anchors import Anchor, Reference
+from tipbench.suite.judge_prompt import BUILT_IN, JudgePrompt
 from tipbench.suite.prompt import Prompt
 from tipbench.suite.reply import Reply
 from tipbench.suite.scenario import Scenario
@@ -42,6 +43,8 @@ def stored_text(suite: Suite) -> str:
         ],
         "anchors": [asdict(anchor) for anchor in suite.anchors],
     }
+    if not suite.judge_prompt.is_built_in:
+        data["judge_prompt"] = asdict(suite.judge_prompt)
     return json.dumps(data, indent=1)
 
 
@@ -76,6 +79,7 @@ def suite_from_texts(texts: Iterable[str], *, pin: Pin, rubric: Rubric) -> Suite
         cluster=newest.get("cluster", DEFAULT_CLUSTER),
         hash=newest["hash"],
         anchors=_anchors(known, scenarios, rubric),
+        judge_prompt=JudgePrompt(**newest["judge_prompt"]) if "judge_prompt" in newest else BUILT_IN,
         is_stored=True,
     )
 

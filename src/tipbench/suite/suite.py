@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tipbench.errors import NotFound, SuiteError
 from tipbench.records import Message
+from tipbench.suite.judge_prompt import BUILT_IN
 from tipbench.suite.problems import did_you_mean, listed
 from tipbench.suite.template import TemplateProblem, render_template
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tipbench.suite.anchors import Anchor
+    from tipbench.suite.judge_prompt import JudgePrompt
     from tipbench.suite.prompt import Prompt
     from tipbench.suite.reply import Reply
     from tipbench.suite.rubric import Rubric
@@ -34,9 +36,9 @@ T = TypeVar("T")
 class Suite:
     """A rubric, prompt versions and scenarios; the hash covers all of them, but no title and no path.
 
-    Nor does it cover the anchors and `cluster`, which change nothing that is generated. `cluster` names the
-    variable that scenarios of one group share. `is_stored` says that it was read from an experiment: `path`
-    is then no folder.
+    Nor does it cover the anchors, the judge's prompt and `cluster`, which change nothing that is generated.
+    `cluster` names the variable that scenarios of one group share. `is_stored` says that it was read from an
+    experiment: `path` is then no folder.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Suite:
     num_predict: int
     hash: str
     anchors: tuple[Anchor, ...] = ()
+    judge_prompt: JudgePrompt = BUILT_IN
     is_stored: bool = False
     cluster: str = DEFAULT_CLUSTER
 

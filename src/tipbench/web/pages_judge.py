@@ -94,8 +94,46 @@ def result(request: Request, experiment: str, who: Principal = need("judge", "ad
         scales=_scales(agreed) if agreed and admin else (),
         agreement_told=_agreement_told(agreed, numbers=admin),
         severity=_severity(own, numbers=admin),
-        notes=[as_sentence(note) for note in found.notes],
+        notes=[as_sentence(note) for note in (*found.notes, *(found.ai_notes if admin else ()))],
+        machines=[_machine(one) for one in found.judges if one.compared] if admin else [],
     )
+
+
+def _machine(one: JudgeStatus) -> dict[str, Any]:
+    """A model or the proxy against people, as an admin reads it: Krippendorff's alpha first."""
+    found = one.compared
+    assert found is not None  # noqa: S101 - the caller chose those that are compared
+    return {
+        "name": one.judge.id,
+        "people": found.people,
+        "told": (
+            f"Lowest alpha {figures.number(found.least_alpha, 2)} on {figures.count(found.n, 'tip')} that "
+            f"{found.people}s scored too; {'it' if found.passes else 'it does not'} "
+            f"{'agrees' if found.passes else 'agree'} well enough to rank alone."
+            if found.n
+            else "Not compared with people yet: no tip was scored by both."
+        ),
+        "left_out": figures.count(one.inconsistent, "tip") if one.inconsistent else "",
+        "rows": [
+            (
+                name,
+                *(
+                    figures.number(value, 2)
+                    for value in (
+                        scale.alpha,
+                        scale.bias,
+                        scale.swap_alpha,
+                        scale.top_bonus,
+                        scale.length,
+                        scale.length_people,
+                    )
+                ),
+            )
+            for name, scale in found.scales.items()
+        ]
+        if found.n
+        else [],
+    }
 
 
 def _drift_words(own: JudgeStatus | None) -> str:

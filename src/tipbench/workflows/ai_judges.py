@@ -17,8 +17,9 @@ from tipbench.engine.openai_chat import DEFAULT_URL, open_server
 from tipbench.engine.residency import Residency
 from tipbench.engine.runner import Call, ModelWork, Runner
 from tipbench.errors import BadSetting, TipbenchError, Unavailable
-from tipbench.judge.ai import SEED, fit_blocks, prompt_hash, refuse_kin, sitting
+from tipbench.judge.ai import SEED, TURNS, entry_tokens, fit_blocks, prompt_hash, refuse_kin, sitting
 from tipbench.records import Cell, ChatRequest, Judge, Sampling, content_hash
+from tipbench.suite.judge_prompt import BUILT_IN
 from tipbench.workflows.engines import find_models, hold_engine, open_engine
 from tipbench.workflows.interrupt import run_interruptible
 
@@ -29,36 +30,54 @@ if TYPE_CHECKING:
     from tipbench.engine.ollama import OllamaHost
     from tipbench.engine.openai_chat import OpenAIServer
     from tipbench.engine.runner import Attempt
-    from tipbench.judge.ai import Ask, Block
+    from tipbench.judge.ai import Ask, Block, BlockScores
     from tipbench.records import Emit, Model
     from tipbench.settings import Settings
+    from tipbench.suite.judge_prompt import JudgePrompt
     from tipbench.suite.rubric import Rubric
     from tipbench.workflows.engines import Engine
 
     Scores = Mapping[str, Mapping[str, float]]
-    Keep = Callable[[Judge, Scores], None]
+    Keep = Callable[[Judge, BlockScores], None]
 
 _CONTEXT_STEP = 1024
 _LEAST_CONTEXT = 2048
+# Where no pace was measured: a token costs one pass over the weights at the memory speed of a modest box, a
+# token of the question a tenth of that, and an entry is half as long as it may be. A server behind an address
+# takes 20 ms for a token.
+_GUESSED_BYTES_PER_S = 10e9
+_GUESSED_QUESTION_SHARE = 0.1
+_GUESSED_SHARE_OF_ENTRY = 0.5
+_GUESSED_SERVER_S = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The blocks for one judge. `seconds_each` is its measured pace for a text, None if it is unknown."""
+
+    blocks: Sequence[Block]
+    seconds_each: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoJudged:
     """What a model judged. Scores are by item id; `unread` are the items whose replies could not be read.
 
-    `stopped` is why it ended early (Ctrl-C, a host that went away); what is here was judged before that, and
-    items that are in neither were not asked for.
+    `inconsistent` are the items whose reasons named another level than their scores. `stopped` is why it
+    ended early (Ctrl-C, a host that went away); what is here was judged before that, and items that are in
+    none of the three were not sent.
     """
 
     judge: Judge
     scores: Scores
     unread: tuple[str, ...]
+    inconsistent: tuple[str, ...] = ()
     stopped: TipbenchError | None = None
 
 
 def judge_blocks(
     spec: str,
-    blocks: Iterable[Block],
+    blocks: Iterable[Block] | Callable[[Judge], Work],
     *,
     rubric: Rubric,
     settings: Settings,
@@ -67,11 +86,13 @@ def judge_blocks(
     base_url: str = "",
     same_family: bool = False,
     keep: Keep | None = None,
+    prompt: JudgePrompt = BUILT_IN,
 ) -> AutoJudged:
     """Let the model of `spec` (`ollama:MODEL` or `openai:MODEL`) score the blocks.
 
+    `blocks` may be a function that receives the judge: its weights are known only once the host is reached.
     `contestants` are the models that wrote them: a judge of their family is refused unless `same_family`.
-    `keep` is called after every block with the scores it brought, so that they can be made durable. Raises
+    `keep` is called after every block with its scores, so that they can be made durable. Raises
     where nothing was judged at all; what stopped a judge half way is handed back beside its scores.
     """
     kind, model = _parsed(spec)
@@ -79,7 +100,8 @@ def judge_blocks(
         raise BadSetting("base_url", "is for openai:MODEL; an Ollama host is chosen with --ollama-url")
     if not same_family:
         refuse_kin(model, contestants)
-    session = _Session(list(blocks), rubric=rubric, keep=keep, emit=emit)
+    source = blocks if callable(blocks) else _the_same(list(blocks))
+    session = _Session(source, rubric=rubric, prompt=prompt, keep=keep, emit=emit)
     stopped: TipbenchError | None = None
     try:
         if kind == "ollama":
@@ -87,7 +109,7 @@ def judge_blocks(
         else:
             run_interruptible(_behind_an_address(session, model, settings, base_url=base_url, emit=emit))
     except TipbenchError as error:
-        if not session.scores:
+        if not (session.scores or session.inconsistent):
             raise
         stopped = error
     return session.result(stopped)
@@ -102,53 +124,101 @@ def _parsed(spec: str) -> tuple[Literal["ollama", "openai"], str]:
     raise BadSetting("judge", f"{spec!r} is neither proxy, nor ollama:MODEL, nor openai:MODEL")
 
 
-class _Session:
-    """One judge's way through the blocks, and what it brought so far."""
+def _the_same(blocks: Sequence[Block]) -> Callable[[Judge], Work]:
+    return lambda _judge: Work(blocks=blocks)
 
-    def __init__(self, blocks: Sequence[Block], *, rubric: Rubric, keep: Keep | None, emit: Emit) -> None:
-        self.blocks = blocks
+
+class _Session:
+    """One judge's way through the blocks, and its scores so far."""
+
+    def __init__(
+        self,
+        source: Callable[[Judge], Work],
+        *,
+        rubric: Rubric,
+        prompt: JudgePrompt,
+        keep: Keep | None,
+        emit: Emit,
+    ) -> None:
+        self.blocks: Sequence[Block] = ()
         self.rubric = rubric
+        self.prompt = prompt
         self.scores: dict[str, Mapping[str, float]] = {}
         self.unread: list[str] = []
+        self.inconsistent: list[str] = []
         self.judge: Judge | None = None
+        self._source = source
         self._keep = keep
         self._emit = emit
-        self._total = sum(len(block.items) for block in blocks)
+        self._total = 0
 
-    def begin(self, judge: Judge, *, room: int | None) -> int:
-        """Name the judge and cut the blocks to its context; the tokens that a block takes at most."""
+    def begin(self, judge: Judge, *, room: int | None, guessed_token_s: float, parallel: int = 1) -> int:
+        """Take the judge's blocks, cut them to its context and announce the time that they take.
+
+        Returns the tokens that a block takes at most.
+        """
         self.judge = judge
-        self.blocks, needs = fit_blocks(self.blocks, rubric=self.rubric, model=judge.id, room=room)
+        work = self._source(judge)
+        self.blocks, needs = fit_blocks(
+            work.blocks, rubric=self.rubric, model=judge.id, room=room, prompt=self.prompt
+        )
+        self._total = sum(len(block.items) for block in self.blocks)
+        if self.blocks:
+            guess = self._guessed_seconds(needs, guessed_token_s) / parallel
+            seconds = guess if work.seconds_each is None else work.seconds_each * self._total
+            self._emit({"event": "notice", "message": self._estimate(seconds, guessed=seconds == guess)})
         return needs
+
+    def _guessed_seconds(self, needs: int, token_s: float) -> float:
+        written = self._total * entry_tokens(self.rubric.scales) * _GUESSED_SHARE_OF_ENTRY
+        return TURNS * token_s * (written + len(self.blocks) * needs * _GUESSED_QUESTION_SHARE)
+
+    def _estimate(self, seconds: float, *, guessed: bool) -> str:
+        assert self.judge is not None  # noqa: S101 - `begin` comes first
+        minutes = "less than a minute" if seconds < 60 else f"about {_counted(round(seconds / 60), 'minute')}"
+        basis = "a rough guess" if guessed else "at the pace of its earlier blocks"
+        texts, blocks = _counted(self._total, "text"), _counted(len(self.blocks), "block")
+        return f"{self.judge.id}: {minutes} for {texts} in {blocks}, each scored in two orders ({basis})"
 
     def hear(self, block: Block) -> Generator[Ask, str | None, None]:
         """The conversation about one block; at its end its scores are kept and counted."""
-        scores = yield from sitting(block, rubric=self.rubric)
-        if scores and self._keep is not None:
-            assert self.judge is not None  # noqa: S101 - `begin` comes first
-            self._keep(self.judge, scores)
-        self.scores |= scores
-        self.unread += [item_id for item_id, _ in block.items if item_id not in scores]
-        done = len(self.scores) + len(self.unread)
-        self._emit({"event": "judged", "done": done, "total": self._total, "unread": len(self.unread)})
+        assert self.judge is not None  # noqa: S101 - `begin` comes first
+        found = yield from sitting(block, rubric=self.rubric, prompt=self.prompt)
+        if self._keep is not None and (found.scores or found.inconsistent):
+            self._keep(self.judge, found)
+        self.scores |= found.scores
+        self.inconsistent += found.inconsistent
+        counted = {*found.scores, *found.inconsistent}
+        self.unread += [item_id for item_id, _ in block.items if item_id not in counted]
+        left_out = len(self.unread) + len(self.inconsistent)
+        done = len(self.scores) + left_out
+        self._emit({"event": "judged", "done": done, "total": self._total, "unread": left_out})
 
     def result(self, stopped: TipbenchError | None) -> AutoJudged:
         assert self.judge is not None  # noqa: S101 - `begin` comes first
         return AutoJudged(
-            judge=self.judge, scores=dict(self.scores), unread=tuple(self.unread), stopped=stopped
+            judge=self.judge,
+            scores=dict(self.scores),
+            unread=tuple(self.unread),
+            inconsistent=tuple(self.inconsistent),
+            stopped=stopped,
         )
 
 
-def _identity(kind: str, model: str, which: str) -> Judge:
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _identity(kind: str, model: str, which: str, prompt: JudgePrompt) -> Judge:
     """Another digest, another address or another prompt is another judge, even under the same name."""
-    return Judge(id=f"{kind}:{model}", kind="ai", model=f"{model}@{which} prompt {prompt_hash()}")
+    return Judge(id=f"{kind}:{model}", kind="ai", model=f"{model}@{which} prompt {prompt_hash(prompt)}")
 
 
 def _on_a_host(session: _Session, settings: Settings, *, emit: Emit) -> None:
     with open_engine(settings, emit=emit) as engine, hold_engine(engine, settings, emit=emit) as lock:
         sitting_on = _OnAHost(session, settings=settings, engine=engine, emit=emit)
         run_interruptible(sitting_on.run(lock))
-    if sitting_on.problem and not session.scores:
+    if sitting_on.problem and not (session.scores or session.inconsistent):
         raise Unavailable(f"{settings.models[0]} judged nothing: {sitting_on.problem}")
 
 
@@ -169,10 +239,14 @@ class _OnAHost:
             (model,) = await find_models(host, settings, emit=self._emit)
             name = settings.models[0]
             room = settings.num_ctx or model.context_length
-            needs = self._session.begin(_identity("ollama", name, model.digest[:8]), room=room)
+            judge = _identity("ollama", name, model.digest[:8], self._session.prompt)
+            token_s = max(model.size_bytes, 1) / _GUESSED_BYTES_PER_S
+            needs = self._session.begin(judge, room=room, guessed_token_s=token_s)
             num_ctx = settings.num_ctx or _rounded(needs, room)
             calls = self._calls(model, num_ctx)
-            work = ModelWork(model=model, num_ctx=num_ctx, size=2 * len(self._session.blocks), calls=calls)
+            work = ModelWork(
+                model=model, num_ctx=num_ctx, size=TURNS * len(self._session.blocks), calls=calls
+            )
             await self._runner(host, lock, model).run([work] if self._session.blocks else [])
 
     def _runner(self, host: OllamaHost, lock: HostLock, model: Model) -> Runner:
@@ -210,7 +284,7 @@ class _OnAHost:
         cell = Cell(
             model=model,
             prompt_id="judging",
-            prompt_hash=prompt_hash(),
+            prompt_hash=prompt_hash(self._session.prompt),
             scenario_id=block.scenario_id,
             scenario_hash=content_hash(block.context),
             n_tips=len(ask.order),
@@ -254,7 +328,8 @@ async def _behind_an_address(
     async with open_server(
         url, key=key, timeout_s=settings.timeout, retries=settings.retries, emit=emit
     ) as server:
-        session.begin(_identity("openai", model, server.name), room=None)
+        judge = _identity("openai", model, server.name, session.prompt)
+        session.begin(judge, room=None, guessed_token_s=_GUESSED_SERVER_S, parallel=settings.parallel)
         blocks = iter(session.blocks)
         await _together([_ask_server(session, server, model, blocks) for _ in range(settings.parallel)])
 

@@ -244,7 +244,7 @@ def _apply_each(
             continue
         state = one.state
         done.append(one)
-    applied = _together([replace(one, state=_marked(state)) for one in done]) if done else None
+    applied = _together([replace(one, state=marked(state)) for one in done]) if done else None
     if rejected or applied is None:
         raise BatchesRejected(filled.path, rejected, applied)
     return applied
@@ -301,11 +301,13 @@ def apply_answers(
     rejudge: bool = False,
     accept_drift: bool = False,
     mark_runs: bool = True,
+    inconsistent: Sequence[str] = (),
 ) -> Applied:
     """Add a judge's answers to a batch. `lines` names the place of each item's answer, for messages.
 
     Raises Rejected where the checks reject them, and records the rejection; BatchClosed for a closed batch.
-    With `mark_runs` False the caller marks the runs later.
+    With `mark_runs` False the caller marks the runs later. `inconsistent` are items of an AI judge that have
+    no answer: see `Application`.
     """
     if batch.is_closed:
         raise closed(batch.batch_id)
@@ -322,10 +324,10 @@ def apply_answers(
     )
     if drift.state == "reject":
         raise _rejected(state, batch, judge, answers, drift)
-    application = sorted_out.application(drift)
+    application = sorted_out.application(drift, inconsistent=tuple(inconsistent))
     if application is not None:
         state.ledger.commit(batch, application)
-    state = _marked(state) if mark_runs else _with(state, batch, application)
+    state = marked(state) if mark_runs else _with(state, batch, application)
     left = {item.id for item in batch.items} - answers.keys() - scored_items(state, batch.batch_id, judge.id)
     return Applied(
         batch_id=batch.batch_id,
@@ -394,7 +396,7 @@ def _rejected(
     return Rejected(batch.batch_id, closes=batch.is_closed, reason=drift.reason)
 
 
-def _marked(state: Judged) -> Judged:
+def marked(state: Judged) -> Judged:
     """The experiment as the ledger has it now, with its runs marked by that.
 
     Read anew each time, since others may apply meanwhile: whoever marks last has then seen them all. Also
@@ -450,6 +452,7 @@ class _Sorted:
             overlong=answer.overlong,
             note=answer.note,
             adjudicated=self._batch.purpose == "adjudicate",
+            readings=answer.readings,
         )
         if before is not None and _same(before, verdict):
             self.unchanged += 1
@@ -488,9 +491,9 @@ class _Sorted:
         """Whether a hidden item's remarks are stored: empty ones only to take back earlier ones."""
         return bool(self._remarks[item_id]) or item_id in self._remarks_before
 
-    def application(self, drift: Drift) -> Application | None:
+    def application(self, drift: Drift, *, inconsistent: tuple[str, ...] = ()) -> Application | None:
         """What is to be committed; None where there is nothing new."""
-        if not self.is_new:
+        if not self.is_new and not inconsistent:
             return None
         verdicts = tuple(replace(one, drift_z=drift.z) for one in self._verdicts)
         # The same answers after the same history have the same id: a retry overwrites its own remains.
@@ -505,6 +508,7 @@ class _Sorted:
             item_id: remark for item_id, remark in self._remarks.items() if self._stores_remarks(item_id)
         }
         named += [remarks] if remarks else []
+        named += [list(inconsistent)] if inconsistent else []
         return Application(
             application_id=content_hash(named)[:16],
             judge=self._judge,
@@ -515,6 +519,7 @@ class _Sorted:
             drift_z=drift.z,
             shift=drift.shift,
             drift_accepted=drift.accepted,
+            inconsistent=inconsistent,
         )
 
 
@@ -523,11 +528,15 @@ def _same(before: Verdict, now: Verdict) -> bool:
 
 
 def _verdicts_of(state: Judged, judge: Judge, *, adjudicated: bool) -> dict[str, Verdict]:
-    """The judge's latest verdict on each candidate, under the rubric that counts."""
+    """The judge's latest verdict on each candidate, under the rubric that counts.
+
+    An AI judge with other weights or another prompt is another judge: it contradicts nobody.
+    """
     return {
         one.candidate: one
         for one in sorted(state.verdicts, key=lambda one: one.at_ms)
         if (one.judge.id, one.judge.kind) == (judge.id, judge.kind)
+        and (judge.kind != "ai" or one.judge.version == judge.version)
         and one.rubric_hash == state.rubric.hash
         and one.adjudicated == adjudicated
     }

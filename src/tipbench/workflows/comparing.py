@@ -18,11 +18,19 @@ from tipbench.compare.scores import Combination
 from tipbench.compare.scores_file import read_scores, read_warning
 from tipbench.compare.wording import sentences
 from tipbench.errors import BadInput, CheckFailed, TipbenchError
-from tipbench.judge.agreement import ENOUGH, TOLERABLE, compare_kinds
+from tipbench.judge.agreement import ENOUGH, TOLERABLE, word_for
 from tipbench.judge.scoring import cell_rows, labels, reply_problem, weighted
-from tipbench.judge.verdicts import under
+from tipbench.judge.verdicts import counting_judges, under
 from tipbench.settings import Settings
-from tipbench.workflows.facts import bounds_of, clusters_of, combinations, facts_of, titles_of
+from tipbench.workflows.assisting import assisted_means
+from tipbench.workflows.facts import (
+    bounds_around,
+    bounds_of,
+    clusters_of,
+    combinations,
+    facts_of,
+    titles_of,
+)
 from tipbench.workflows.judged import judged_experiment, nothing_thrown_away, suite_of
 from tipbench.workflows.places import (
     comparable,
@@ -201,6 +209,7 @@ def _report(
         notes=(
             *_notes(state, kind),
             *_cluster_notes(board, called),
+            *_ai_notes(state, kind),
             *mark_notes(groups),
             *host_notes(groups, hosts),
             *slow_notes(slow, max_latency_ms, several=len(hosts) > 1),
@@ -237,17 +246,14 @@ def _ranked(
     clusters: Mapping[str, str],
     scoring: Scoring | None = None,
 ) -> Leaderboard:
-    """The leaderboard of these rows. A formula may have its extremes between the ends of its scales."""
     groups = combinations(state.runs)
-    low, high = bounds_of(state, scoring)
-    values = [value for *_, value in rows if value is not None]
     return rank(
         rows,
         cost=costs(groups, preferences.cost),
         host=comparable(groups),
         accept_loss=preferences.accept_loss,
         clusters=clusters,
-        bounds=(min(low, *values), max(high, *values)) if values else (low, high),
+        bounds=bounds_around(state, rows, scoring),
     )
 
 
@@ -278,10 +284,11 @@ def _caution(
     """What is said before all else of a ranking by a judge who is no person and no agent with a batch."""
     if kind not in {"ai", "proxy"}:
         return ()
-    found = [_compared(state, judge) for judge in _judges(state, kind)]
+    judges = counting_judges(state.verdicts, rubric_hash=state.rubric.hash, kind=kind)
+    found = [state.calibration(judge) for judge in judges]
     if kind == "ai" and all(one.passes for one in found):
         return ()
-    who = ", ".join(one.judge for one in found)
+    who = ", ".join(dict.fromkeys(one.judge for one in found))
     why = _why_not_trusted(kind, found)
     if not insist:
         raise CheckFailed(
@@ -299,22 +306,12 @@ def _why_not_trusted(kind: JudgeKind, found: Sequence[Comparison]) -> str:
         return "the proxy is rules about words, which know nothing of meaning"
     worst = min((one for one in found if not one.passes), key=lambda one: one.n)
     if not worst.n:
-        return "nobody has compared it with people"
+        return "nobody has compared it with people, under its weights and prompt"
     if worst.n < ENOUGH:
         return f"people have judged only {worst.n} of its candidates too, where {ENOUGH} are needed"
     alphas = [one.alpha for one in worst.scales.values() if one.alpha is not None]
     low = f" (lowest alpha {min(alphas):.2f}, {TOLERABLE} is needed)" if alphas else ""
     return f"on the {worst.n} candidates that people judged too it does not agree with them well enough{low}"
-
-
-def _compared(state: Judged, judge: Judge) -> Comparison:
-    return compare_kinds(
-        state.verdicts,
-        judge.id,
-        rubric_hash=state.rubric.hash,
-        scales=state.rubric.scales,
-        kinds=[judge.kind],
-    )
 
 
 def _judges(state: Judged, kind: JudgeKind) -> list[Judge]:
@@ -363,6 +360,28 @@ def _provisional(applied: Sequence[Batch], *, n_checked: int) -> list[str]:
     if unsure >= n_checked:
         return ["The drift check is provisional: no person has judged the anchors yet."]
     return [f"The drift check is provisional in {unsure} batches: no person had judged their anchors then."]
+
+
+def _ai_notes(state: Judged, kind: JudgeKind | None) -> list[str]:
+    """The agreement of AI judges with people where it matters, and the means that both make together."""
+    notes = []
+    if kind == "ai":
+        for judge in counting_judges(state.verdicts, rubric_hash=state.rubric.hash, kind=kind):
+            found = state.calibration(judge)
+            if found.least_alpha is not None:
+                least = f"Krippendorff's alpha {found.least_alpha:.2f} on the scale where they agree least"
+                notes.append(
+                    f"{judge.id} against {found.people}s on {_count(found.n, 'candidate')}: {least} "
+                    f"({word_for(found.least_alpha)})."
+                )
+    helped = assisted_means(state, kind)
+    if helped:
+        narrower = [100 * (1 - one.assisted.ratio) for one in helped]
+        notes.append(
+            f"{helped[0].judge} scored all candidates and agrees with people well enough: with its scores "
+            f"the intervals are up to {max(narrower):.0f} % narrower (`{state.command('judge', 'status')}`)."
+        )
+    return notes
 
 
 def _notes(state: Judged, kind: JudgeKind | None) -> list[str]:

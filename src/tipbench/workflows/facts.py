@@ -160,6 +160,13 @@ def bounds_of(state: Judged, scoring: Scoring | None = None) -> tuple[float, flo
     return rubric_range(state.rubric, scoring)
 
 
+def bounds_around(state: Judged, rows: Iterable[Row], scoring: Scoring | None = None) -> tuple[float, float]:
+    """The bounds with all these rows inside: a formula may have extremes between the ends of its scales."""
+    low, high = bounds_of(state, scoring)
+    values = [value for *_, value in rows if value is not None]
+    return (min(low, *values), max(high, *values)) if values else (low, high)
+
+
 def rubric_range(rubric: Rubric, scoring: Scoring | None = None) -> tuple[float, float]:
     """The lowest and the highest composite at the ends of all scales and flags."""
     score, failure = (scoring or rubric).score, (scoring or rubric).failure

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tipbench.judge.agreement import Agreement, Comparison, agreement, compare_kinds
+from tipbench.judge.agreement import Agreement, Comparison, agreement
 from tipbench.judge.gate import ewma_series, history_of, visibility_sentence
-from tipbench.judge.verdicts import under, wanted
+from tipbench.judge.verdicts import counting_judges, under, wanted
+from tipbench.workflows.assisting import assisted_means
 from tipbench.workflows.judged import PEOPLE, judged_experiment
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tipbench.judge.gate import Point
     from tipbench.records import Batch, Judge, Verdict
     from tipbench.settings import Settings
+    from tipbench.workflows.assisting import AssistedMean
     from tipbench.workflows.judged import Judged
 
     # Candidates by the judge's id and kind, the rubric, and whether they were adjudicated.
@@ -34,7 +36,8 @@ class JudgeStatus:
     """One judge: how much, how severe against others, and the drift chart. Unknown is None.
 
     `verdicts` counts the texts that the judge has scored. `compared` compares a model or the proxy with
-    people; it is None for people and agents.
+    people; it is None for people and agents. `inconsistent` candidates have no scores of this model, because
+    its reasons named other levels than its scores.
     """
 
     judge: Judge
@@ -46,6 +49,7 @@ class JudgeStatus:
     chart: tuple[Point, ...]
     drift_accepted: int = 0
     compared: Comparison | None = None
+    inconsistent: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +117,8 @@ class JudgeState:
     rejected_batches: tuple[RejectedBatch, ...]
     old_verdicts: int
     notes: tuple[str, ...]
+    ai_notes: tuple[str, ...] = ()
+    assisted: tuple[AssistedMean, ...] = ()
 
 
 def judge_status(settings: Settings) -> JudgeState:
@@ -149,6 +155,8 @@ def status_of(state: Judged) -> JudgeState:
         rejected_batches=_rejected_batches(state),
         old_verdicts=len(state.verdicts) - len(counting),
         notes=_notes(state),
+        ai_notes=tuple(_version_notes(state)),
+        assisted=assisted_means(state, state.ground()),
     )
 
 
@@ -215,18 +223,35 @@ def _judge_status(state: Judged, judge: Judge, counting: Sequence[Verdict], agre
             for one in batch.applications
             if (one.judge.id, one.judge.kind) == (judge.id, judge.kind)
         ),
-        compared=None if judge.kind in PEOPLE else _compared(state, judge),
+        compared=None if judge.kind in PEOPLE else state.calibration(judge),
+        inconsistent=_inconsistent(state, judge, mine),
     )
 
 
-def _compared(state: Judged, judge: Judge) -> Comparison:
-    return compare_kinds(
-        state.verdicts,
-        judge.id,
-        rubric_hash=state.rubric.hash,
-        scales=state.rubric.scales,
-        kinds=[judge.kind],
-    )
+def _inconsistent(state: Judged, judge: Judge, mine: Sequence[Verdict]) -> int:
+    """The candidates that the judge left out because reason and score differed, and has not scored since."""
+    left_out = {
+        item.candidate
+        for batch in state.batches
+        if batch.rubric_hash == state.rubric.hash
+        for one in batch.applications
+        if one.inconsistent and (one.judge.id, one.judge.kind) == (judge.id, judge.kind)
+        for item in batch.items
+        if item.id in one.inconsistent and item.candidate
+    }
+    return len(left_out - {one.candidate for one in mine})
+
+
+def _version_notes(state: Judged) -> list[str]:
+    """AI judges with scores of several versions: each version has a calibration of its own."""
+    counting = counting_judges(state.verdicts, rubric_hash=state.rubric.hash, kind="ai")
+    names = Counter(judge.id for judge in counting)
+    return [
+        f"{name} has scores under {n} versions of its weights and prompt, and each is compared with people "
+        f"by itself: `{state.command('judge', 'auto', '--judge', name)}` scores the older ones again."
+        for name, n in names.items()
+        if n > 1
+    ]
 
 
 def open_batches(state: Judged) -> tuple[OpenBatch, ...]:

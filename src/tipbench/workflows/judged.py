@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipbench.compare.race import is_settled, raced_out
 from tipbench.errors import BadInput, PinConflict
+from tipbench.judge.agreement import compare_kinds
 from tipbench.judge.scoring import cell_rows, labels
 from tipbench.judge.verdicts import (
     KINDS,
@@ -26,7 +27,7 @@ from tipbench.settings import Settings
 from tipbench.suite import SHIPPED, load_suite
 from tipbench.suite.rubric_file import rubric_from_text
 from tipbench.workflows.browse import pin_of
-from tipbench.workflows.facts import bounds_of, clusters_of
+from tipbench.workflows.facts import bounds_around, clusters_of
 from tipbench.workflows.hints import experiment_command, ledger_options
 from tipbench.workflows.recording import synced_ledger
 from tipbench.workflows.remembered_suite import (
@@ -39,8 +40,9 @@ from tipbench.workflows.remembered_suite import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from tipbench.judge.agreement import Comparison
     from tipbench.judge.verdicts import OverlongFlag
-    from tipbench.records import Batch, JudgeKind, Ledger, Mark, Pin, Run, Verdict
+    from tipbench.records import Batch, Judge, JudgeKind, Ledger, Mark, Pin, Run, Verdict
     from tipbench.suite import Rubric, Suite
 
 # Those whose word a race may rest on, who are measured against each other, and whom machines are measured by.
@@ -115,6 +117,23 @@ class Judged:
         """By candidate, the `overlong` flags that judges set on this ground."""
         return {key: flag.value for key, flag in self.overlong_flags(ground).items()}
 
+    def calibration(self, judge: Judge) -> Comparison:
+        """An AI judge or the proxy against people, with its present weights and prompt, under this rubric."""
+        return compare_kinds(
+            self.verdicts,
+            judge.id,
+            rubric_hash=self.rubric.hash,
+            scales=self.rubric.scales,
+            kinds=[judge.kind],
+            version=judge.version,
+            texts=self._texts,
+        )
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """By candidate, the text as it was in a batch."""
+        return {item.candidate: item.text for batch in self.batches for item in batch.items if item.candidate}
+
     def rows(self, ground: JudgeKind | None) -> list[tuple[str, str, str, float | None]]:
         return cell_rows(
             self.runs,
@@ -152,7 +171,11 @@ class Judged:
     @property
     def _scale(self) -> dict[str, Any]:
         """What tests of differences need beside the scores."""
-        return {"clusters": clusters_of(self)[0], "bounds": bounds_of(self)} if self._race else {}
+        return (
+            {"clusters": clusters_of(self)[0], "bounds": bounds_around(self, self._race)}
+            if self._race
+            else {}
+        )
 
     @cached_property
     def unwanted(self) -> frozenset[tuple[str, str]]:

@@ -14,7 +14,7 @@ from tipbench.workflows.recording import synced_ledger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tipbench.judge.agreement import Agreement
+    from tipbench.judge.agreement import Agreement, Comparison
     from tipbench.records import Batch, ExperimentSummary, Ledger
     from tipbench.workflows.access import Principal
     from tipbench.workflows.applying import Applied
@@ -95,7 +95,7 @@ def status_for(service: Service, experiment: str, who: Principal) -> dict[str, A
         "open_batches": [asdict(one) for one in open_batches(state) if everything or one.judge == who.name],
         "rejected_batches": [asdict(one) for one in found.rejected_batches] if everything else [],
         "old_verdicts": found.old_verdicts,
-        "notes": list(found.notes),
+        "notes": [*found.notes, *(found.ai_notes if everything else ())],
     }
 
 
@@ -115,6 +115,19 @@ def _judge(one: JudgeStatus, *, everything: bool) -> dict[str, Any]:
         "severity": one.severity if everything else None,
         "chart": [asdict(point) | {"beyond": point.beyond} for point in one.chart] if everything else [],
         "trusted_alone": None if one.compared is None else one.compared.passes,
+        "calibration": _calibration(one.compared) if everything and one.compared else None,
+        "inconsistent": one.inconsistent,
+    }
+
+
+def _calibration(found: Comparison) -> dict[str, Any]:
+    return {
+        "people": found.people,
+        "version": found.version,
+        "n": found.n,
+        "n_swapped": found.n_swapped,
+        "least_alpha": found.least_alpha,
+        "scales": {name: asdict(scale) for name, scale in found.scales.items()},
     }
 
 
