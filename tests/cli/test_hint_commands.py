@@ -133,7 +133,8 @@ def test_a_baseline_of_another_rubric_names_the_experiment_to_judge_anew(
     ran = run_printed(refused.err, "judge", "export")
     assert ran.code == 0, ran.err
     judge(ledger, older, ANNA, flat(9))
-    assert here(*asked).code == 0
+    compared = here(*asked)
+    assert (compared.code, "4 shared scenarios, 8 are needed" in compared.out) == (5, True)
 
 
 def test_two_experiments_under_older_rubrics_are_both_judged_anew(

@@ -139,7 +139,7 @@ def typed(*arguments: str) -> str:
 def _program() -> list[str]:
     if shutil.which("tipbench"):
         return ["tipbench"]
-    if Path(sys.argv[0]).name == "__main__.py":  # it was run as a module, and is no program by itself
+    if Path(sys.argv[0]).name in {"__main__.py", "-c"}:  # a module or a text, and no program by itself
         return [os.path.relpath(sys.executable), "-m", "tipbench"]
     return [os.path.relpath(sys.argv[0])]
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tipbench.errors import LedgerMisconfigured, LedgerUnreachable
+from tipbench.errors import LedgerMisconfigured, LedgerUnreachable, SpoolUnusable
 from tipbench.ledger import (
     Drained,
     Spool,
@@ -241,8 +241,13 @@ class Recorder:
         if self._settings.offline:
             return
         with self._finishing:
-            if not self._stopped:
+            if self._stopped:
+                return
+            try:
                 self._record_rest()
+            except SpoolUnusable:  # `stop` has sealed the spool while a batch was under way: its cells wait
+                if not self._stopped:
+                    raise
 
     def _record_rest(self) -> None:
         self._newest = self._spool.newest()
