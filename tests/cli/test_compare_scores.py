@@ -163,3 +163,20 @@ print(*sys.modules)
     )
     assert ran.returncode == 0, ran.stderr
     assert {"mlflow", "scipy.stats", "typer", "rich"}.isdisjoint(ran.stdout.split())
+
+
+def test_a_self_check_says_how_often_equals_have_a_winner(scores: str, tmp_path: Path) -> None:
+    """With two candidates a cell it prints a rate, with one it says that it cannot tell."""
+    one = tipbench("compare", "--scores", scores, "--self-check")
+    assert (one.code, "Self-check: cannot tell." in one.out) == (0, True)
+    twice = tmp_path / "twice.csv"
+    rows = SCORES.splitlines()
+    twice.write_text(
+        "\n".join([rows[0], *rows[1:], *(f"{row}.5".replace(".5.5", ".9") for row in rows[1:])]) + "\n"
+    )
+    two = tipbench("compare", "--scores", str(twice), "--self-check", "--format", "json")
+    assert two.code == 0, two.err
+    found = json.loads(two.out)
+    assert found["self_check"]["splits"] == 200
+    assert 0 <= found["self_check"]["rate"] <= 0.1
+    assert found["notes"][0].startswith("Self-check: a board like this named a winner")

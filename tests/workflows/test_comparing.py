@@ -246,6 +246,16 @@ def test_slow_combinations_can_be_left_out() -> None:
     )
 
 
+def test_a_self_check_is_the_first_note() -> None:
+    """It splits the judged candidates of the experiment, and stands beside the report's numbers."""
+    found = report(judged(CLOSE), check_self=True)
+    assert found.self_check is not None
+    assert found.self_check.rate == 0.0
+    assert found.notes[0] == str(found.self_check)
+    assert found.as_dict()["self_check"] == {"rate": 0.0, "splits": 200}
+    assert report(judged(CLOSE)).self_check is None
+
+
 def test_other_weights_show_whether_the_answer_hangs_on_them() -> None:
     """The board itself stays; the exploration is a board of its own with one sentence on what changes."""
     same = report(judged(AHEAD), weights={"relevance": 2, "tone": 0.5})

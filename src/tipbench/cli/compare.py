@@ -90,6 +90,13 @@ def compare_command(
             help="leave out combinations whose median latency is higher on every host that made them",
         ),
     ] = None,
+    check_self: Annotated[
+        bool,
+        typer.Option(
+            "--self-check",
+            help="also measure how often a board like this names a winner among equals (an A/A test)",
+        ),
+    ] = False,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -130,7 +137,7 @@ def compare_command(
                 "--scores ranks a file as it is; --baseline, --weights, --max-latency-ms, --ground and "
                 "--cost need an experiment"
             )
-        report = compare_scores(scores, accept_loss=accept_loss)
+        report = compare_scores(scores, accept_loss=accept_loss, check_self=check_self)
     else:
         report = compare(
             settings,
@@ -141,6 +148,7 @@ def compare_command(
             preferences=Preferences(accept_loss=accept_loss, cost=cost.value),
             baseline=baseline,
             margin=margin,
+            check_self=check_self,
         )
     _tell(report, form, out)
     if report.baseline is not None and not report.baseline.passed:

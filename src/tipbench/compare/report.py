@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tipbench.compare.baseline import BaselineReport
     from tipbench.compare.leaderboard import Leaderboard
     from tipbench.compare.scores import Combination
+    from tipbench.compare.self_check import SelfCheck
 
 
 MIXED = "mixed"
@@ -131,6 +132,7 @@ class Report:
     notes: tuple[str, ...] = ()
     exploration: Exploration | None = None
     baseline: BaselineReport | None = None
+    self_check: SelfCheck | None = None
     hosts: tuple[HostFacts, ...] = ()
 
     @property
@@ -168,6 +170,7 @@ class Report:
             "notes": list(self.notes),
             "exploration": self.exploration and self._explored(self.exploration),
             "baseline": self.baseline and {**asdict(self.baseline), "passed": self.baseline.passed},
+            "self_check": self.self_check and asdict(self.self_check),
             "hosts": [asdict(host) for host in self.hosts],
         }
 

@@ -16,10 +16,11 @@ from tipbench.compare.recommendation import Preferences
 from tipbench.compare.report import Exploration, Facts, Report
 from tipbench.compare.scores import Combination
 from tipbench.compare.scores_file import read_scores, read_warning
+from tipbench.compare.self_check import self_check
 from tipbench.compare.wording import sentences
 from tipbench.errors import BadInput, CheckFailed, TipbenchError
 from tipbench.judge.agreement import ENOUGH, TOLERABLE, word_for
-from tipbench.judge.scoring import cell_rows, labels, reply_problem, weighted
+from tipbench.judge.scoring import cell_rows, labels, reply_problem, slot_values, weighted
 from tipbench.judge.verdicts import counting_judges, under
 from tipbench.settings import Settings
 from tipbench.workflows.assisting import assisted_means
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from tipbench.compare.baseline import BaselineReport
     from tipbench.compare.leaderboard import Leaderboard
     from tipbench.compare.scores import Row
+    from tipbench.compare.self_check import SelfCheck
     from tipbench.judge.agreement import Comparison
     from tipbench.judge.scoring import Rubric as Scoring
     from tipbench.judge.scoring import Variant
@@ -76,6 +78,7 @@ def compare(
     preferences: Preferences = USUAL,
     baseline: str | None = None,
     margin: float = 0.5,
+    check_self: bool = False,
 ) -> Report:
     """The report on the settings' experiment, against another one where a baseline is named."""
     return report_on(
@@ -87,6 +90,7 @@ def compare(
         preferences=preferences,
         before=None if baseline is None else judged_experiment(replace(settings, experiment=baseline)),
         margin=margin,
+        check_self=check_self,
     )
 
 
@@ -100,6 +104,7 @@ def report_on(
     preferences: Preferences = USUAL,
     before: Judged | None = None,
     margin: float = 0.5,
+    check_self: bool = False,
     instead: str = SEE_IT,
 ) -> Report:
     """The report on an experiment. CheckFailed where only a judge that is not trusted has judged it.
@@ -115,6 +120,8 @@ def report_on(
         )
         if weights:
             report = replace(report, exploration=_explored(state, kind, report, weights, preferences))
+        if check_self:
+            report = _with_self_check(report, _self_check(state, kind))
         if before is None:
             return report
         found = _against(state, kind, before, ground, insist=insist, margin=margin)
@@ -127,7 +134,7 @@ def _kind(state: Judged, asked: str | None) -> JudgeKind | None:
     return kind if kind and _judges(state, kind) else None
 
 
-def compare_scores(path: str, *, accept_loss: float | None = None) -> Report:
+def compare_scores(path: str, *, accept_loss: float | None = None, check_self: bool = False) -> Report:
     """The report on anybody's scores: a CSV file, `-` for standard input. Needs no ledger.
 
     A leaderboard that `compare` wrote keeps its warning, and recommends nothing if it did not before.
@@ -141,7 +148,7 @@ def compare_scores(path: str, *, accept_loss: float | None = None) -> Report:
         if value is not None:
             of_cell.setdefault(scenario, []).append(value)
     facts = {cell: Facts(by_scenario={s: fmean(v) for s, v in by.items()}) for cell, by in values.items()}
-    return Report(
+    report = Report(
         title=Path(path).name if path != "-" else "standard input",
         board=board,
         sentences=sentences(board, advise=advise),
@@ -151,6 +158,26 @@ def compare_scores(path: str, *, accept_loss: float | None = None) -> Report:
         advise=advise,
         first=(warning,) if warning else (),
     )
+    return _with_self_check(report, self_check(values)) if check_self else report
+
+
+def _self_check(state: Judged, kind: JudgeKind | None) -> SelfCheck:
+    """The A/A test on the judged candidates of the experiment, with those of all repeats together."""
+    scores, overlong = state.scores(kind), state.overlong(kind)
+    values: dict[Combination, dict[str, list[float]]] = {}
+    for name, runs in combinations(state.runs).items():
+        for run in runs:
+            slots = slot_values(
+                run, scores, rubric=state.rubric, overlong=overlong, tips_per_cell=state.tips_per_cell
+            )
+            of_cell = values.setdefault(name, {}).setdefault(run.scenario_id, [])
+            of_cell += [value for value in slots if value is not None]
+    rows = [(*name, one, value) for name, by in values.items() for one, some in by.items() for value in some]
+    return self_check(values, clusters=clusters_of(state)[0], bounds=bounds_around(state, rows))
+
+
+def _with_self_check(report: Report, found: SelfCheck) -> Report:
+    return replace(report, self_check=found, notes=(str(found), *report.notes))
 
 
 def _text_of(path: str) -> str:
