@@ -13,7 +13,7 @@ OURS := pyproject.toml requirements/build.in
 AIRFLOW := .venv-airflow
 AIRFLOW_READY := $(AIRFLOW)/.ready
 
-.PHONY: help setup demo test test-slow test-airflow test-airflow-slow ollama test-ollama check bench docs pictures pins clean
+.PHONY: help setup demo test test-slow test-airflow test-airflow-slow ollama test-ollama check bench truth docs pictures pins clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ check: $(DEV_READY) ## lint, types, layers
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
+
+truth: $(DEV_READY) ## the simulations behind the statistical claims, about an hour
+	$(BIN)/python benchmarks/truth/truth.py
 
 bench: $(DEV_READY) ## speed and memory, as ratios within one run
 	$(BIN)/python benchmarks/run.py

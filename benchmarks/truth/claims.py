@@ -44,7 +44,7 @@ class Claim:
 
 
 def _share(sums: Sums, name: str, of: str) -> float | None:
-    return sums[name] / sums[of] if sums[of] else None
+    return sums.get(name, 0.0) / sums[of] if sums.get(of) else None
 
 
 def _mean_cover(_cell: Cell, sums: Sums) -> float | None:
@@ -90,7 +90,7 @@ def _recommended_worse(_cell: Cell, sums: Sums) -> float | None:
 
 
 def _loss_bar(_cell: Cell, sums: Sums) -> float:
-    return max(0.2, 1.2 * sums["first worse"] / sums["boards"])
+    return max(0.2, 1.2 * (_share(sums, "first worse", "boards") or 0.0))
 
 
 def _saves(cell: Cell, sums: Sums) -> float | None:
@@ -141,7 +141,7 @@ CLAIMS = (
         text="ends of intervals outside the scale",
         bar=0.0,
         at_least=False,
-        value=lambda _, sums: float(sums["outside the scale"]),
+        value=lambda _, sums: float(sums.get("outside the scale", 0.0)),
     ),
     Claim(
         text="width of the interval of a mean ÷ t interval, where that is honest, on average",
@@ -263,9 +263,8 @@ def _error(share: float, boards: float) -> float:
 def _beside(claim: Claim, sums: Sums) -> str:
     """The numbers that a reader compares this one with."""
     if "recommendation worse" in claim.text:
-        return f"first row {sums['first worse'] / sums['boards']:.3f}"
-    if "interval of a mean" in claim.text and sums["t width"]:
-        return (
-            f"t {sums['t covered'] / sums['rows']:.3f}, width ÷ t {sums['mean width'] / sums['t width']:.2f}"
-        )
+        return f"first row {_share(sums, 'first worse', 'boards'):.3f}"
+    if "interval of a mean" in claim.text and sums.get("t width"):
+        covered, width = _share(sums, "t covered", "rows"), _share(sums, "mean width", "t width")
+        return f"t {covered:.3f}, width ÷ t {width:.2f}"
     return ""

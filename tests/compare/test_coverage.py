@@ -88,9 +88,9 @@ def test_the_estimate_is_closer_to_the_truth_than_the_mean() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenarios", [4, 8, 24])
 def test_coverage_is_nominal(scenarios: int) -> None:
-    """Intervals of means and of differences hold 95 ± 1.5 % of the time."""
+    """Intervals of means hold 95 ± 1.5 % of the time, those of differences at least 94 %."""
     assert mean_coverage(scenarios, runs=600, seed=10 + scenarios) == pytest.approx(0.95, abs=0.015)
-    assert difference_coverage(scenarios, runs=4000, seed=20 + scenarios) == pytest.approx(0.95, abs=0.015)
+    assert 0.94 <= difference_coverage(scenarios, runs=4000, seed=20 + scenarios) <= 0.985
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Test = Literal["paired", "pooled", "clusters"]
 
 ENOUGH_SCENARIOS = 12
-_STRICT = 0.4
+_STRICTER = 2.5  # .02 in place of .05
 _BOTTOM = 0.1
 _OUTLYING = 4.0
 _LEAST_SPREAD = 0.05
@@ -33,7 +33,7 @@ def winner_level(alpha: float, n_scenarios: int, *, fails: bool) -> float:
     Few scenarios may miss that a row fails now and then, so fewer than twelve need the level that holds where
     replies failed.
     """
-    return alpha * _STRICT if fails or n_scenarios < ENOUGH_SCENARIOS else alpha
+    return alpha / _STRICTER if fails or n_scenarios < ENOUGH_SCENARIOS else alpha
 
 
 def best_first(scores: Scores, means: NDArray[Any]) -> list[int]:
