@@ -120,6 +120,7 @@ def test_json_has_the_names_of_rank(run: Run) -> None:
         "notes",
         "exploration",
         "baseline",
+        "self_check",
         "hosts",
     }
     assert set(told) == board | beside

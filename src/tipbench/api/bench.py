@@ -213,6 +213,7 @@ class LeaderboardAnswer(BaseModel):
     notes: list[str]
     exploration: dict[str, Any] | None
     baseline: dict[str, Any] | None
+    self_check: dict[str, Any] | None
 
 
 @router.get("/options")
