@@ -96,3 +96,9 @@ def test_every_other_case_has_its_words(rows: list[Row], first: str, second: str
     assert second in more
     assert said.endswith(".")
     assert more.endswith(".")
+
+
+def test_a_margin_is_written_without_an_exponent() -> None:
+    """On a scale of thousands 5 % are 250 points, not 2.5e+02."""
+    many = rows_of({name: [4000 + 10 * one for one in row if one] for name, row in WINS.items()})
+    assert "at most 250 points worse than the best" in sentences(rank(many, bounds=(0, 5000)))[0]

@@ -100,11 +100,16 @@ def _p(row: LeaderboardRow) -> str:
     return f"{shown}; a winner needs p < {row.level:.2g}".replace("0.", ".")
 
 
+def _plain(value: float) -> str:
+    """Two digits that count, never with an exponent: `0.75`, `0.0025`, `5`, `250`."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+
+
 def _advice(board: Leaderboard) -> str:
     row = next((row for row in board.rows if row.combination == board.recommended), None)
     if row is None:
         return ""
-    name, margin = row.combination, f"{board.margin:.2g} points"
+    name, margin = row.combination, f"{_plain(board.margin)} points"
     if board.recommended_because == "best guess":
         if row.p_loss is None:
             return f"{name} is the best guess, as no variant has a higher mean."
