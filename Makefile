@@ -74,7 +74,7 @@ check: $(DEV_READY) ## lint, types, layers
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
 
-truth: $(DEV_READY) ## the simulations behind the statistical claims, about an hour
+truth: $(DEV_READY) ## the simulations behind the statistical claims, about 100 minutes on two cores
 	$(BIN)/python benchmarks/truth/truth.py
 
 bench: $(DEV_READY) ## speed and memory, as ratios within one run
