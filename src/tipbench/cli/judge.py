@@ -103,7 +103,7 @@ Size = Annotated[int, typer.Option("--size", min=3, max=60, help="items in a bat
 TipsPerCell = Annotated[
     int, typer.Option("--tips-per-cell", min=0, help="judge only the first so many of each cell; 0 is all")
 ]
-Race = Annotated[bool, typer.Option("--race", help="leave out combinations that can no longer win")]
+Race = Annotated[bool, typer.Option("--race", help="leave out combinations that are clearly behind the best")]
 JudgeName = Annotated[
     str, typer.Option("--judge", metavar="NAME", help="for whom: the batch then comes back from nobody else")
 ]

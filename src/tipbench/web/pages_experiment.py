@@ -103,34 +103,23 @@ def the_options(
     return Options(
         ground=ground or None,
         insist=insist not in {"", "0"},
-        max_latency_ms=_milliseconds(max_latency_ms),
-        accept_loss=_points(accept_loss),
+        max_latency_ms=_number(max_latency_ms, what="milliseconds, such as 800", zero=False),
+        accept_loss=_number(accept_loss, what="points, such as 0.75", zero=True),
         cost=_cost(cost),
         top=top,
     )
 
 
-def _milliseconds(text: str) -> float | None:
+def _number(text: str, *, what: str, zero: bool) -> float | None:
+    """The number in a field of the form, None for an empty one. `what` names the unit, with an example."""
     if not text.strip():
         return None
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise BadInput(f"{text!r} is not a number of milliseconds, such as 800")
-    return value
-
-
-def _points(text: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise BadInput(f"{text!r} is not a number of points, such as 0.75")
+    if not 0 <= value < math.inf or (value == 0 and not zero):
+        raise BadInput(f"{text!r} is not a number of {what}")
     return value
 
 
